@@ -24,23 +24,26 @@ STEPS_AHEAD = 2  # of 16 channels each, which take 75 ns: three displace more of
 PANEL = "panel"  # for elements: all below the buffer's first dimension, whatever their number
 
 
-def request(first: BufferLoad, steps: Iterable[Sequence[int]] = ((0,),), writes: bool = False) -> Evaluate:
+def request(
+    first: BufferLoad, steps: Iterable[Sequence[int]] = ((0,),), writes: bool = False, is_far: bool = False
+) -> Evaluate:
     """Asks for the lines of elements that lie so many indices from one, along as many of the last dimensions.
 
     They are no distances in memory: a scratch block's rows may be made longer later.
     writes  whether the lines are to be written to
+    is_far  whether so much is read before that some CPUs had better ask for them into the second level of caches alone
     """
     parts = [*map(tuple, steps)]
-    numbers = (int(writes), len(parts[0]), *(n for step in parts for n in step))
+    numbers = (int(writes), int(is_far), len(parts[0]), *(n for step in parts for n in step))
     return Evaluate(Call("prefetch", (first, *map(const, numbers)), "int32"))
 
 
-def requested(call: Call) -> tuple[BufferLoad, list[tuple[int, ...]], bool]:
+def requested(call: Call) -> tuple[BufferLoad, list[tuple[int, ...]], bool, bool]:
     """What `request` was given."""
     first, *numbers = call.args
     assert isinstance(first, BufferLoad)
-    writes, dims, *rest = (const_int(x) or 0 for x in numbers)
-    return first, [tuple(rest[i : i + dims]) for i in range(0, len(rest), dims)], bool(writes)
+    writes, is_far, dims, *rest = (const_int(x) or 0 for x in numbers)
+    return first, [tuple(rest[i : i + dims]) for i in range(0, len(rest), dims)], bool(writes), bool(is_far)
 
 
 def wanted_by(loop: For, annotation: str) -> dict[str, str | int]:

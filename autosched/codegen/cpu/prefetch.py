@@ -1,7 +1,8 @@
 """Emits prefetches: a loop's annotation names a buffer and how many iterations ahead to fetch it.
 
 Into the first level of caches by "prefetch". "prefetch_l2" asks for the second alone, for what is further ahead: the
-first can wait for 10 to 16 lines at once, the second for about 48 (Intel's cores).
+first can wait for 10 to 16 lines at once, the second for about 48 (Intel's cores). `Isa.fetches_into_l2` says where
+the next panel of weights is asked for into the second alone.
 """
 
 from __future__ import annotations

@@ -239,7 +239,8 @@ class TileEmitter(ValueEmitter):
         if isinstance(e, E.Call) and e.op == "ret":
             raise CodegenError("T.ret in a kernel", hint="only a function that is called by itself returns a number")
         if isinstance(e, E.Call) and e.op == "prefetch":
-            first, steps, writes = requested(e)
+            first, steps, writes, is_far = requested(e)
+            level = 2 if is_far and self.isa.fetches_into_l2 else 1
             place = self.places[first.buffer]
             at = self.offset(place, first.indices)
             for step in steps if isinstance(at, Affine) else ():
@@ -247,7 +248,7 @@ class TileEmitter(ValueEmitter):
                 for n, stride in zip(step, place.strides[-len(step) :], strict=True):
                     there = self.sum(there, Affine(stride) if isinstance(stride, int) else stride, n)
                 if isinstance(there, Affine):
-                    self.prefetch(place, there, writes=writes)
+                    self.prefetch(place, there, level, writes)
 
     # --- loops --------------------------------------------------------------------------------------------------
 

@@ -131,4 +131,4 @@ def _prefetches(
         step = floordiv(TURNS + (share - 1), TURNS)  # at least share / TURNS
         place = floordiv(TURN * whole, TURNS) + cast("int64", done) * step
     first = last + cast(last.dtype, elements) + cast(last.dtype, place)
-    return [request(BufferLoad(load.buffer, (*outer, first)), ((n,) for n in range(0, share, line)))]
+    return [request(BufferLoad(load.buffer, (*outer, first)), ((n,) for n in range(0, share, line)), is_far=True)]

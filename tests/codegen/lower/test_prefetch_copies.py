@@ -49,7 +49,7 @@ def requests(made: Stmt, pixels: int) -> tuple[list[str], list[list[int]]]:
     """The loops around the requests, and the lines that the second piece asks for at each turn of them."""
     (call,) = [n for n in preorder(made) if isinstance(n, Call)]
     around = [n for n in preorder(made) if isinstance(n, For) and any(x is call for x in preorder(n))]
-    first, steps, writes = requested(call)
+    first, steps, writes, _ = requested(call)
     assert not writes
     asked = []
     for turn in itertools.product(*(range(int(evaluate_index(n.extent, {}))) for n in around[1:])):

@@ -47,7 +47,7 @@ def places(made: Stmt, y: int, t: int) -> list[tuple[int, ...]]:
     values = dict(zip((n.loop_var for n in loops), (y, t), strict=True))
     found: list[tuple[int, ...]] = []
     for fetch in (n for n in preorder(made) if isinstance(n, Call)):
-        first, steps, _ = requested(fetch)
+        first, steps, *_ = requested(fetch)
         offsets = apart(steps, first.buffer)
         (row, pixel, lane) = (int(evaluate_index(i, values)) for i in first.indices)
         at = row * WIDTH * LANES + pixel * LANES + lane
@@ -129,14 +129,14 @@ def test_lines_in_rows_of_scratch_are_told_by_indices() -> None:
         return loop("once", 1, lambda _: lanes)
 
     tiles = loop("t", TILES, lambda t: loop("c", STEPS, lambda c: step(t, c)), annotations={PREFETCH_WITHIN: {"X": 2}})
-    ((_, asked, _),) = [requested(n) for n in preorder(prefetch_windows(tiles, {x})) if isinstance(n, Call)]
+    ((_, asked, *_),) = [requested(n) for n in preorder(prefetch_windows(tiles, {x})) if isinstance(n, Call)]
     assert asked == [(p, 0, 0) for p in range(PIXELS)]
 
 
 def test_a_tile_of_one_step_asks_for_the_next_tile() -> None:
     tiles, inner = [n for n in preorder(prefetch_windows(product(PIXELS, 1))) if isinstance(n, For)][:2]
     assert not any(isinstance(n, Call) for n in preorder(inner))
-    ((fetch, asked, _),) = [requested(n) for n in preorder(tiles) if isinstance(n, Call)]
+    ((fetch, asked, *_),) = [requested(n) for n in preorder(tiles) if isinstance(n, Call)]
     offsets = apart(asked, fetch.buffer)
     assert const_int(simplify(fetch.indices[1] - tiles.loop_var)) == 1
     assert offsets == [i * LANES for i in range(PIXELS)]
@@ -145,7 +145,7 @@ def test_a_tile_of_one_step_asks_for_the_next_tile() -> None:
 def test_no_step_asks_for_what_is_beyond_its_tile() -> None:
     made = prefetch_windows(product(PIXELS, annotation=PREFETCH_WITHIN))
     tiles, steps = [n for n in preorder(made) if isinstance(n, For)][:2]
-    ((fetch, asked, _),) = [requested(n) for n in preorder(steps) if isinstance(n, Call)]
+    ((fetch, asked, *_),) = [requested(n) for n in preorder(steps) if isinstance(n, Call)]
     offsets = apart(asked, fetch.buffer)
     assert offsets == [i * LANES for i in range(PIXELS)]
     for step in range(STEPS):

@@ -105,6 +105,18 @@ def test_lines_are_asked_for_ahead(name: str, ahead: int) -> None:
     check(CASES[name](3), rows=2, vectors=4, streams=2, chunk=1, prefetch=False, unroll_k=2, ahead=ahead)
 
 
+def test_weights_from_memory_are_asked_for_into_the_second_level_first_where_that_is_faster() -> None:
+    zen4 = Target("llvm -mcpu=znver4")
+    few, many = dense(4, 64, 256), dense(16, 64, 256)
+    streams = default_config(few, zen4).with_knobs(rows=4, vectors=4, streams=2, chunk=1, unroll_k=2, prefetch=False)
+    panels = default_config(many, zen4).with_knobs(rows=8, vectors=3, chunk=2, unroll_k=1, prefetch=True, ahead=0)
+    for func, config in ((few, streams.with_knobs(ahead=1, far=4)), (many, panels.with_knobs(far=0))):
+        asm = {t: compile_func(apply_config(func, config, t).func, t, name="k").asm for t in (zen4, V4)}
+        assert (asm[zen4].count("prefetcht1") > 0) and (asm[V4].count("prefetcht1") > 0) == (func is few)
+    large = dense(4, 768, 3072)
+    assert [(c["ahead"], c["far"]) for c in (default_config(large, t) for t in (zen4, V4))] == [(1, 4), (8, 0)]
+
+
 def test_each_line_of_a_step_is_asked_for_once() -> None:
     func = dense(4, 64, 256)
     default = default_config(func, V4).with_knobs(rows=4, vectors=4, streams=2, chunk=1, unroll_k=2, prefetch=False)
