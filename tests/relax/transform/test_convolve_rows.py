@@ -48,6 +48,28 @@ def test_rows_stay_rows_through_a_stage_of_blocks():
     assert "permute_dims" not in _after(ROWS, build)
 
 
+def test_an_image_in_front_of_blocks_is_turned_once():
+    """A stage of ConvNeXt or EdgeNeXt behind a convolution: its first block's image and sum are turned, none later."""
+
+    def build(bb, x):
+        image = x
+        for _ in range(3):
+            conv = op.nn.conv2d(image, W(16, 1, 7, 7), padding=3, groups=16)
+            rows = op.nn.layer_norm(op.permute_dims(conv, axes=(0, 2, 3, 1)), W(16), W(16), axes=-1)
+            image = bb.emit(op.add(image, op.permute_dims(op.matmul(rows, W(16, 16)), axes=(0, 3, 1, 2))))
+        return op.permute_dims(image, axes=(0, 2, 3, 1))
+
+    assert _after({"x": (1, 16, 4, 5)}, build).count("permute_dims") == 2
+
+
+def test_a_sum_that_is_read_as_an_image_alone_is_one():
+    def build(bb, x, y):
+        image = bb.emit(op.add(op.permute_dims(x, axes=(0, 3, 1, 2)), y))
+        return op.nn.conv2d(image, W(8, 16, 3, 3), padding=1)
+
+    assert _after({"x": (1, 4, 5, 16), "y": (1, 16, 4, 5)}, build) == ["permute_dims", "add", "nn.conv2d"]
+
+
 def test_steps_of_a_sequence():
     def build(bb, x):
         image = op.expand_dims(op.permute_dims(x, axes=(0, 2, 1)), axis=2)
