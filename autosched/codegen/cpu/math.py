@@ -30,6 +30,7 @@ CIRCULAR_LIMIT = 1e5
 _EXPONENT = -0x00800000  # the sign and exponent bits
 _BIAS = 127  # of float32 exponents
 _LEAST_EXP = -87.33654  # below, float32 has no normal numbers for the exponential
+_ZERO_EXP = -88.02969  # -127 ln 2
 _ROUND = 1.5 * 2.0**23  # adding it to a float32 below 2**22 rounds to an integer
 
 # exp(r) for |r| <= ln 2 / 2, a minimax fit of (exp(r) - 1 - r) / r**2: relative error 3.1e-9
@@ -170,11 +171,10 @@ def _exp(m: Maker, x: ir.Value) -> ir.Value:
 
 
 def _exp_below(m: Maker, x: ir.Value) -> ir.Value:
-    """exp(x) for x <= 0: no result is larger than 1, so that one factor is 2**n."""
+    """exp(x) for x <= 0: no result is larger than 1, so that one factor is 2**n, which is 0 for n = -127."""
     b = m.builder
-    gone = b.fcmp_ordered("<", x, m.number(_LEAST_EXP))
-    p, n = _reduced_exp(m, b.select(gone, m.number(_LEAST_EXP), x), _BIAS)
-    return b.select(gone, m.number(0.0), b.fmul(p, m.floats(b.shl(n, m.word(23)))))
+    p, n = _reduced_exp(m, b.select(b.fcmp_ordered("<", x, m.number(_ZERO_EXP)), m.number(_ZERO_EXP), x), _BIAS)
+    return b.fmul(p, m.floats(b.shl(n, m.word(23))))
 
 
 def _bounded_exp(m: Maker, x: ir.Value, factor: float = 1.0) -> ir.Value:

@@ -39,9 +39,9 @@ from autosched.tir.schedule import LoopRV, Schedule
 # Rows that meet a weight from memory in one pass, in streams, of which lines are asked for so far ahead: 12 rows take
 # 0.65 of the time of two passes of 6 with the next panel prefetched, 8 rows and 1 row 0.75 (Emerald Rapids).
 MOST_STREAMED, AHEAD_KIB = 16, 8
-# Where the second level of caches waits for more lines, they come into it from so far ahead and into the first from
-# just before: 1 row takes .86 of the time, 4 rows .80 (Zen 4).
-NEAR_KIB, FAR_KIB = 1, 4
+# Where the second level of caches waits for more lines, they come into it from so far ahead, for many rows from twice
+# as far, and into the first from just before: 1 row takes .86 of the time, 4 rows .80, 6 .79, 8 .85, 10 .84 (Zen 4).
+NEAR_KIB, FAR_KIB, MANY_STREAMED = 1, 4, 5
 LEAST_STREAMED = 2 << 20  # bytes
 # Rows: with fewer the weights stream by, faster without; with more the products take longer than the weights' way.
 LEAST_PREFETCHED, MOST_PREFETCHED = 5, 256
@@ -147,7 +147,9 @@ class Matmul:
             rows_bytes = tile.rows * FLOAT_BYTES * k
             stays = rows_bytes <= MOST_OF_L1 * target.cache.l1_bytes < 2 * rows_bytes
             order, chunk = "mnm", 1 if stays else 2
-        near, far = (NEAR_KIB, FAR_KIB) if Isa.of(target).fetches_into_l2 else (AHEAD_KIB, 0)
+        near, far = AHEAD_KIB, 0
+        if Isa.of(target).fetches_into_l2:
+            near, far = NEAR_KIB, FAR_KIB * (2 if m >= MANY_STREAMED else 1)
         unroll = 1 if in_tiles else max(default_unroll(tile.rows * tile.vectors, k), least)
         return Config(
             self.name,

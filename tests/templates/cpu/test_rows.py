@@ -32,9 +32,9 @@ def _prefetches(func: PrimFunc) -> list[dict[str, int]]:
 
 
 @pytest.mark.parametrize(
-    ("rows", "length", "expected"), [(512, 512, [{"x": 16}]), (8, 512, []), (64, 256, []), (65536, 16, [{"x": 8}])]
+    ("rows", "length", "expected"), [(512, 512, [{"x": 2 * 16}]), (8, 512, []), (64, 256, []), (65536, 16, [{"x": 8}])]
 )
-def test_softmax_asks_for_the_next_row(rows, length, expected) -> None:
+def test_softmax_asks_for_the_next_rows(rows, length, expected) -> None:
     assert _prefetches(_scheduled(rows, length)) == expected
 
 
