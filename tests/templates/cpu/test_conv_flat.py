@@ -5,11 +5,14 @@ import pytest
 
 from autosched.codegen import compile_func
 from autosched.codegen.native import native_object
+from autosched.ir.node import preorder
 from autosched.runtime import Module
 from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.tir.evaluate import evaluate
+from autosched.tir.prefetch import PREFETCH_STEPS
+from autosched.tir.stmt import For
 from tests.spread import spread
 from tests.templates.cases import conv
 
@@ -37,6 +40,12 @@ def test_tiles_cross_rows(size, padding):
     (_, anchor) = templates_for(func, HOST)[0]
     assert (anchor.sizes["OH"], anchor.sizes["OW"]) == (1, size * size)
     check(func, ow_tile=6, oc_blocks=1, chunk=2, padding=padding)
+
+
+def test_patches_of_a_plain_image_are_asked_for_ahead():
+    check(func := conv(1, 3, 30, 48, 4, 4, 0, first=True))
+    applied = apply_config(func, default_config(func, HOST), HOST)
+    assert any(isinstance(x, For) and PREFETCH_STEPS in x.annotations for x in preorder(applied.func.body))
 
 
 @pytest.mark.parametrize("padding", ["copy", "task"])

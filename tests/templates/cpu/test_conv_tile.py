@@ -26,6 +26,13 @@ def test_tiles_cross_rows_where_they_do_not_divide_them():
     assert not default(conv(1, 64, 56, 128, 3, 2, 1, block=8))["across_rows"]
 
 
+def test_tiles_of_a_plain_image_have_one_row():
+    """3 x 3 pixels need a little less by the estimate, in three times as many lines that no cache has."""
+    wide, func = Target("llvm -mcpu=x86-64-v4"), conv(1, 3, 224, 48, 4, 4, 0, first=True)
+    config = next(t.default(anchor, wide) for t, anchor in templates_for(func, wide) if t.name == "conv2d")
+    assert (config["oh_tile"], config["ow_tile"]) == (1, 8)
+
+
 def test_tiles_stay_in_their_group():
     config = default(conv(1, 1024, 14, 1024, 3, 2, 1, groups=32, block=8))
     assert 4 % config["oc_blocks"] == 0
