@@ -45,6 +45,9 @@ _NAMES: dict[str, tuple[frozenset[str], frozenset[str]]] = {
     "znver5": (_V4, _ICELAKE | {"avx512bf16", "avxvnni"}),
 }
 
+# CPUs that run instructions of 512 bits in two halves: with vectors of 256 bits they multiply and add as fast.
+_RUNS_IN_HALVES = frozenset({"znver4"})
+
 # Instruction sets that LLVM uses only where a program asks for one of their instructions by name, which no kernel does,
 # and names that stand for others. A machine that lacks them (TSX is off on many) runs the code all the same.
 NEVER_GENERATED = frozenset((
@@ -93,6 +96,11 @@ def features_of(mcpu: str) -> frozenset[str]:
     close = difflib.get_close_matches(mcpu, known_cpus(), n=3)
     hint = f"did you mean {', '.join(close)}?" if close else f"use one of {', '.join(LEVELS)} or a name such as haswell"
     raise TargetError(f"unknown CPU '{mcpu}' in -mcpu", hint=hint)
+
+
+def unit_bits_of(mcpu: str, vector_bits: int) -> int:
+    """How wide the units are that execute a CPU's vectors of so many bits."""
+    return min(vector_bits, 256) if mcpu in _RUNS_IN_HALVES else vector_bits
 
 
 @cache

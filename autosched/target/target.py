@@ -12,7 +12,15 @@ from typing import Any, TypeAlias
 
 from autosched.errors import InvalidTypeError, TargetError
 from autosched.json_types import JsonObject
-from autosched.target.cpus import ARM_BASE, architecture_of, check_feature, features_of, level_of, llvm_names
+from autosched.target.cpus import (
+    ARM_BASE,
+    architecture_of,
+    check_feature,
+    features_of,
+    level_of,
+    llvm_names,
+    unit_bits_of,
+)
 from autosched.target.cuda_host import (
     cuda_attribute,
     cuda_capability,
@@ -285,6 +293,11 @@ class Target:
         features = self.features
         widest = 512 if {"avx512f", "avx512vl"} <= features else 256 if "avx2" in features else 128
         return min(widest, int(self._int("vector-width", widest)))
+
+    @property
+    def unit_bits(self) -> int:
+        """Width of a unit that multiplies and adds: where it is less than `vector_bits`, so wide ones are as fast."""
+        return unit_bits_of(self.mcpu, self.vector_bits)
 
     def lanes(self, dtype: str) -> int:
         """Count the values of a dtype that one vector register holds, at least 1."""

@@ -28,6 +28,16 @@ def test_real_cpu_names():
     assert Target("llvm -mcpu=sandybridge").family == "x86-64-v2"
 
 
+@pytest.mark.parametrize(
+    ("text", "vector", "unit"),
+    [("znver4", 512, 256), ("znver4 -vector-width=256", 256, 256), ("znver5", 512, 512), ("sapphirerapids", 512, 512),
+     ("znver3", 256, 256), ("x86-64", 128, 128)],
+)  # fmt: skip
+def test_units_may_be_half_as_wide_as_vectors(text, vector, unit):
+    target = Target(f"llvm -mcpu={text}")
+    assert (target.vector_bits, target.unit_bits) == (vector, unit)
+
+
 def test_mattr_changes_features():
     other = "skylake-avx512" if host_cpu().mcpu == "x86-64-v4" else "x86-64-v4"  # of this machine's CPU all are named
     target = Target(f"llvm -mcpu={other} -mattr=-avx512f,-avx512vl,+sha")

@@ -63,7 +63,7 @@ class GraphOptions:
 
     def layout_blocks(self, usual: Sequence[int]) -> tuple[int, ...]:
         """Of the numbers of channels that the target's blocks may have, those that are used."""
-        chosen = {"both": usual, "vector": usual[:1], "two vectors": usual[1:], "none": ()}[self.blocks]
+        chosen = {"both": usual, "vector": usual[:-1], "two vectors": usual[-1:], "none": ()}[self.blocks]
         return tuple(chosen)
 
 

@@ -23,7 +23,7 @@ from autosched.relax.struct_info import tensor_infos
 from autosched.relax.transform.bind_symbolic import bind_function, symbolic_dims
 from autosched.relax.transform.blocked import BlockedRewriter, Form, image_shape_of, pad_channels, shape_of
 from autosched.relax.transform.expand_conv import phases_interleaved
-from autosched.relax.transform.layout_costs import LayoutCosts, LayoutOracle
+from autosched.relax.transform.layout_costs import LayoutCosts, LayoutOracle, vector_block
 from autosched.relax.transform.layout_plan import plan_layouts
 from autosched.relax.transform.layout_rules import (
     FEW_CHANNELS,
@@ -221,7 +221,10 @@ def choose_layouts(
     def blocks(call: Call) -> Sequence[int]:
         given = block(call) if callable(block) else block
         sizes = (given,) if isinstance(given, int) else tuple(given)
-        tile = tile_blocks.get(dtype_of(call.args[0]), 0)  # pools and windows of one channel are beside convolutions
+        dtype = dtype_of(call.args[0])
+        if dtype != "float32":  # words of bytes, too, fill whole vectors
+            sizes = tuple(size for size in sizes if size >= vector_block(sizes))
+        tile = tile_blocks.get(dtype, 0)  # pools and windows of one channel are beside convolutions
         return (*sizes, tile) if tile and tile not in sizes else sizes
 
     usual = (16,) if callable(block) else (block,) if isinstance(block, int) else tuple(block)

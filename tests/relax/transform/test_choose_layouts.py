@@ -332,6 +332,48 @@ def test_blocks_chosen_for_each_call():
     assert _layouts(result) == [("NCHW8c", "NCHW8c"), ("NCHW8c", "NCHW4c")]
 
 
+@pytest.mark.parametrize(
+    ("channels", "layout"), [(24, "NCHW8c"), (32, "NCHW16c"), (48, "NCHW16c"), (120, "NCHW16c"), (40, "NCHW8c")]
+)
+def test_half_a_vector_is_a_block_where_channels_fill_no_vectors(channels, layout):
+    """What is read of a padded block is computed with, too."""
+
+    def build(bb, x):
+        narrow = bb.emit(op.nn.conv2d(x, W(channels, 96, 1, 1)))
+        return op.nn.conv2d(narrow, W(96, channels, 1, 1))
+
+    module = graph({"x": (1, 96, 28, 28)}, build)
+    result = ChooseLayouts((8, 16, 32))(module)
+    assert [out for _, out in _layouts(result)] == [layout, "NCHW16c"]
+    assert_same_results(module, result)
+
+
+def test_two_halves_of_vectors_are_joined_in_their_blocks():
+    def build(bb, x):
+        half = bb.emit(op.nn.conv2d(x, W(24, 16, 1, 1)))
+        other = bb.emit(op.nn.conv2d(half, W(24, 1, 3, 3), groups=24, padding=1))
+        return op.nn.conv2d(op.concat([half, other], axis=1), W(16, 48, 1, 1))
+
+    module = graph({"x": (1, 16, 28, 28)}, build)
+    assert calls(ChooseLayouts((16, 32))(module)).count("layout_transform") > 2
+    result = ChooseLayouts((8, 16, 32))(module)
+    assert calls(result).count("layout_transform") == 2
+    assert_same_results(module, result)
+
+
+def test_blocks_of_bytes_fill_vectors():
+    """Words of channels come by whole vectors, however few channels there are."""
+    rng = np.random.default_rng(0)
+
+    def build(bb, x):
+        data = bb.emit(op.astype(bb.emit(op.clip(x, min=0.0, max=9.0)), "uint8"))
+        weight = relax.const(rng.integers(-9, 9, (24, 24, 1, 1)).astype("int8"))
+        return op.nn.conv2d(data, weight, out_dtype="int32")
+
+    result = ChooseLayouts((8, 16, 32))(graph({"x": (1, 24, 28, 28)}, build))
+    assert {out for _, out in _layouts(result)} == {"NCHW16c"}
+
+
 def test_graphs_without_images_stay():
     module = graph({"x": (2, 3)}, lambda bb, x: op.nn.relu(op.matmul(x, W(3, 3))))
     assert ChooseLayouts(8)(module) is module
