@@ -11,6 +11,7 @@ from typing import Any
 
 from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.emitter import Emitter
+from autosched.codegen.lower.loops import enter
 from autosched.ir.node import preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import BufferLoad
@@ -42,7 +43,9 @@ def _prefetch_lines(emitter: Emitter, load: BufferLoad, body: Stmt, level: int) 
     if place is None or place.is_local:
         return
     inner = [n for n in preorder(body) if isinstance(n, For) and uses(load, {n.loop_var})]
+    outside = emitter.analyzer
     for n in inner:
+        emitter.analyzer = enter(emitter.analyzer, n)  # by their bounds // and % of axes that are one loop go away
         emitter.env[n.loop_var] = Affine(const_int(n.start) or 0)
     start = emitter.offset(place, load.indices)
     offsets = {0}
@@ -53,6 +56,7 @@ def _prefetch_lines(emitter: Emitter, load: BufferLoad, body: Stmt, level: int) 
         count = const_int(n.extent) or 1
         if isinstance(step, Affine) and step.is_const and len(offsets) * count <= _MOST_OFFSETS:
             offsets = {o + step.const * i for o in offsets for i in range(count)}
+    emitter.analyzer = outside
     line = LINE_BYTES // item_bytes(load.buffer.dtype)
     if isinstance(start, Affine):
         for at in sorted({o // line for o in offsets})[:_MOST_LINES]:

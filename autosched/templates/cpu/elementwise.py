@@ -12,9 +12,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import chain
 
+from autosched.codegen.cpu.prefetch import PREFETCH_L2
+from autosched.codegen.cpu.types import Isa
 from autosched.codegen.lower.partition import FULL_APART
 from autosched.errors import ScheduleError
 from autosched.ir.node import Node, children, preorder
+from autosched.ir.structural import structural_equal
 from autosched.space import Config, ConfigSpace, load_space
 from autosched.target import Target
 from autosched.templates.base import Anchor, Applied
@@ -30,6 +33,7 @@ from autosched.tir import (
     FloorMod,
     IntImm,
     IterVar,
+    LoopKind,
     Mul,
     PrimFunc,
     Var,
@@ -48,6 +52,7 @@ LEAST_ELEMENTS = 1024  # smaller pieces cost more than they gain
 STAGE_VECTORS = 4  # that go through stages together at least: one alone waits for loads whose places other loads say
 LEAST_VECTORS = 8  # in a flat loop, from which on a ragged last one costs less than a ragged one for each row
 PAIRS = (2, 4)  # elements of a last axis that vectors are wholes of
+FAR_BYTES, NEAR = 2048, 0.5  # how far ahead lines are asked for; the share of the second level that is near enough
 TURNS = (2, 3, 4)  # rows whose elements come to take turns in vectors
 LEAST_LANES = 4  # worth vectors: of the last axis of a reduction, of a part of a blocked image, of what is repeated
 
@@ -91,7 +96,27 @@ def _scheduled(func: PrimFunc, width: int, target: Target, may_flatten: bool) ->
         return sch
     for block in blocks:
         schedule_nest(sch, block, width, target.lanes("float32"), may_flatten)
+        if Isa.of(target).fetches_into_l2:
+            _ask_ahead(sch, block, int(NEAR * target.cache.l2_bytes))
     return sch
+
+
+def _ask_ahead(sch: Schedule, block: Block, near: int) -> None:
+    """Ask for what comes from far, of arrays of more than `near` bytes together that are read as the result is written.
+
+    256 x 56 x 56 sums of two take .70 of the time, 1024 x 14 x 14 .89, 128 x 768 .95 (Zen 4).
+    """
+    loops, store = sch.get_loops(block.name_hint)[-2:], block.body
+    if [sch.get(loop).kind for loop in loops] != [LoopKind.SERIAL, LoopKind.VECTORIZED]:
+        return
+    if not isinstance(store, BufferStore) or not is_injective(block):
+        return
+    alike = {x.buffer for x in loads(store.value) if structural_equal(x.indices, store.indices)}
+    shape = store.buffer.const_shape()
+    sizes = {b.name: item_bytes(b.dtype) for b in sch.func.buffers if b in alike and b.const_shape() == shape}
+    if math.prod(shape) * sum(sizes.values()) > near:
+        width = as_int(sch.get(loops[1]).extent)
+        sch.annotate(loops[0], PREFETCH_L2, {name: -(-FAR_BYTES // (width * size)) for name, size in sizes.items()})
 
 
 def _are_stages(blocks: Sequence[Block], func: PrimFunc) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 import autosched
 from autosched import te, topi
+from autosched.codegen import compile_func
 from autosched.codegen.lower.pipeline import lower_func
 from autosched.ir.node import preorder
 from autosched.relax import BlockBuilder, op
@@ -283,3 +284,14 @@ def test_pairs_of_which_one_is_chosen_are_loops_of_their_own() -> None:
     out = te.compute((300, 2), lambda i, j: E.select(j >= 1, b(i), a(i)), name="out")
     (block,) = blocks_of(te.create_prim_func([a, b, out]))
     assert _flat_axes(block, 64, 16)[0] == 1
+
+
+@pytest.mark.parametrize(("mcpu", "rows", "lines"), [("znver4", 4096, 8), ("znver4", 8, 0), ("x86-64-v4", 4096, 0)])
+def test_large_arrays_are_asked_for_ahead_where_the_second_level_waits_for_more(mcpu, rows, lines) -> None:
+    """Each line of both arrays once, not the row that all share; also where axes are one loop."""
+    x, y = (te.placeholder((rows // 4, 2, 8, 56), name=name) for name in "xy")
+    z = te.placeholder((1, 1, 1, 56), name="z")
+    func = te.create_prim_func([x, y, z, topi.add(topi.add(x, y), z)])
+    target = autosched.Target(f"llvm -mcpu={mcpu} -l2-bytes=1048576")
+    asm = compile_func(apply_config(func, default_config(func, target), target).func, target, name="k").asm
+    assert asm.count("prefetcht1") == lines
