@@ -56,7 +56,8 @@ def _places(made, panel, turns=None):
     apart_from_lanes = (n for n in preorder(made) if isinstance(n, For) and n.kind != LoopKind.VECTORIZED)
     loops = {n.loop_var: const_int(n.extent) for n in apart_from_lanes}
     for fetch in _prefetches(made):
-        load, steps, _ = requested(fetch)
+        load, steps, _, is_far = requested(fetch)
+        assert is_far
         offsets = apart(steps, load.buffer)
         for values in itertools.product(*(range(n) for v, n in loops.items() if v.name != "p")):
             at = dict(zip((v for v in loops if v.name != "p"), values, strict=True))

@@ -36,7 +36,7 @@ def requests(made: Stmt, piece: int, tile: int, step: int) -> list[int]:
     """The lines that a step asks for, counted from the first of its piece."""
     loops = [n for n in preorder(made) if isinstance(n, For)][:3]
     values = dict(zip((n.loop_var for n in loops), (piece, tile, step), strict=True))
-    ((first, steps, writes),) = [requested(n) for n in preorder(loops[2]) if isinstance(n, Call)]
+    ((first, steps, writes, _),) = [requested(n) for n in preorder(loops[2]) if isinstance(n, Call)]
     offsets = apart(steps, first.buffer)
     assert writes, "to write to them"
     p, row, lane = (int(evaluate_index(i, values)) for i in first.indices)

@@ -109,7 +109,7 @@ def test_each_step_asks_for_the_lines_of_one_a_few_steps_later(width: int, is_sc
     for number in range(TILES * STEPS):
         place = {tiles.loop_var: const(number // STEPS, "int64"), steps.loop_var: const(number % STEPS, "int64")}
         found = []
-        for fetch, asked, _ in requests:
+        for fetch, asked, *_ in requests:
             at = sum(map(mul, (const_int(simplify(substitute(i, place))) or 0 for i in fetch.indices), (*strides, 1)))
             found += [at + offset for offset in apart(asked, fetch.buffer)]
         tile, step = divmod(number + AHEAD, STEPS)
