@@ -109,7 +109,7 @@ class Request:
             compiled = codegen_backend(target.backend).compile_uncached(
                 self.func, target, self.name, self.trace, self.config
             )
-        counters.COMPILES.add()
+        counters.COMPILES.add(not compiled.from_cache)
         if key is not None:
             cache.store(key, compiled.kernel)
         return compiled

@@ -13,13 +13,16 @@ from autosched.ir.structural import function_key
 from autosched.runtime.kernel import Kernel
 from autosched.tir.function import PrimFunc
 
+MOST_LETTERS = 64  # of a function's name in code
+
 
 def code_name(name: str) -> str:
     """What functions of a kernel are called in its code: its name without the numbers that a model's kernels get.
 
-    So the same kernel of two models is the same code: "fused_conv2d3_add1" becomes "fused_conv2d_add".
+    So the same kernel of two models is the same code: "fused_conv2d3_add1" becomes "fused_conv2d_add". Long names are
+    cut, since where a graph's names end depends on the numbers in them.
     """
-    return re.sub(r"(?<=[a-z])\d+(?=_|$)", "", re.sub(r"\W", "_", name))
+    return re.sub(r"(?<=[a-z])\d+(?=_|$)", "", re.sub(r"\W", "_", name))[:MOST_LETTERS]
 
 
 def code_digest(func: PrimFunc, *texts: str) -> str:

@@ -7,11 +7,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from autosched.codegen import cache
 from autosched.codegen.backends import GENERATOR
 from autosched.codegen.compiled import code_digest, code_name
 from autosched.codegen.cpu.checks import Checks
 from autosched.codegen.cpu.compiled import CompiledCpuKernel
 from autosched.codegen.cpu.join import join_objects
+from autosched.codegen.cpu.literals import open_literals, table_text, with_literals
 from autosched.codegen.cpu.order import order_unrolled
 from autosched.codegen.cpu.source import Bytes, Scratch, Writer, align_bytes, exact_bytes
 from autosched.codegen.cpu.types import Isa
@@ -23,7 +25,7 @@ from autosched.codegen.lower.phases import LoweredPhase
 from autosched.codegen.lower.prove import leaves_empty_alone
 from autosched.errors import AutoschedError, CodegenError
 from autosched.ir.node import FrozenDict
-from autosched.runtime.cpu.kernel import CpuKernel, Phase, Sized
+from autosched.runtime.cpu.kernel import CpuKernel, Phase, Sized, as_cpu
 from autosched.runtime.kernel import ArgSpec, pack_text
 from autosched.runtime.loader import check_object
 from autosched.runtime.size_expr import read_size
@@ -55,7 +57,26 @@ def may_be_empty(func: PrimFunc, size: Var) -> bool:
 
 
 def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, config: str) -> CompiledCpuKernel:
-    """Compile without looking into the cache. Raises CodegenError for what no CPU code exists for."""
+    """Compile without looking into the cache for the kernel, but for one that differs in its literals alone.
+
+    Raises CodegenError for what no CPU code exists for.
+    """
+    opened = open_literals(func, Isa.of(target))
+    if opened is None:
+        return _compile(func, target, name, trace, config)
+    key = cache.kernel_key(opened.func, target, name, trace, config)
+    made = cache.load(key)
+    if made is None:
+        made = _compile(opened.func, target, name, trace, config, opened.words)
+        if cache.keeps():
+            cache.store(key, made.kernel)
+    return CompiledCpuKernel(replace(with_literals(as_cpu(made.kernel), opened.words), name=name), made.from_cache)
+
+
+def _compile(
+    func: PrimFunc, target: Target, name: str, trace: str, config: str, words: Sequence[int] = ()
+) -> CompiledCpuKernel:
+    """Compile a function. `words`: what is in the table that it reads literals from."""
     if len(func.buffers) != len(func.params):
         raise CodegenError(f"'{name}' has scalar parameters", hint="pass scalars as buffers of shape ()")
     isa = Isa.of(target)
@@ -89,7 +110,7 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
     source = source_header(name, args, machine_text, trace, config, shapes) + "\n" + body.rstrip() + "\n"
     digest = code_digest(func, body, target.to_json(), GENERATOR)
     unique = [f"{python_name}_{digest}_p{i}" for i in range(len(phases))]
-    object_code, text = _machine_code(source, dict(zip(symbols, unique, strict=True)), writer, isa, target)
+    object_code, text = _machine_code(source, dict(zip(symbols, unique, strict=True)), writer, isa, target, words)
     if object_code:
         check_object(object_code, name)
     sized = None
@@ -120,11 +141,12 @@ def compile_uncached(func: PrimFunc, target: Target, name: str, trace: str, conf
 
 
 def _machine_code(
-    source: str, symbols: Mapping[str, str], writer: Writer, isa: Isa, target: Target
+    source: str, symbols: Mapping[str, str], writer: Writer, isa: Isa, target: Target, words: Sequence[int]
 ) -> tuple[bytes, str]:
     """An object of the phases and the tiles that they call, and its optimised LLVM text; nothing without phases.
 
     symbols   what each phase's function in the source is called from outside
+    words     of the table of literals
     """
     import llvmlite.binding as llvm
 
@@ -137,7 +159,8 @@ def _machine_code(
     machine, unique = Machine.of(target), [*symbols.values()]
     apart = {n: compile_tile(tile, isa, machine) for n, tile in writer.tiles.items() if tile.is_apart}
     callees = intrinsics(writer.tiles, writer.palettes, isa, apart)
-    module = optimise(lower_source(source, [*symbols], unique, callees), machine)
+    texts = lower_source(source, [*symbols], unique, callees)
+    module = optimise([*texts, table_text(words)] if words else texts, machine)
     object_code = machine.llvm.emit_object(module)
     if apart:
         object_code = join_objects([object_code, *(tile.object_code for tile in apart.values())], unique)

@@ -12,6 +12,8 @@ from autosched.codegen.cpu import math64
 from autosched.codegen.cpu.byte_dot import DOT_BYTES, emit_dot_bytes
 from autosched.codegen.cpu.checks import emit_check_index
 from autosched.codegen.cpu.emitter import Emitter
+from autosched.codegen.cpu.literals import emit_literal
+from autosched.codegen.cpu.quantise import LITERAL, QUOTIENT, ZERO_POINT, emit_by_parts
 from autosched.codegen.cpu.types import I32, BFloat, call_intrinsic, constant, element_of, lanes_of, suffix, value_type
 from autosched.errors import CodegenError
 from autosched.tir import expr as E
@@ -339,6 +341,7 @@ def _round_odd(emitter: Emitter, args: list[ir.Value]) -> ir.Value:
 _SPECIAL: dict[str, Callable[[Emitter, E.Call], ir.Value]] = {
     "pow": _power, "fma": _fma, "reinterpret": _reinterpret, "round_bfloat16": _round_bfloat16,
     "round_float16": _round_float16, "read_float16": _read_float16,
+    LITERAL: emit_literal, ZERO_POINT: emit_literal, QUOTIENT: emit_by_parts,
     CHECK_INDEX: emit_check_index, DOT_BYTES: emit_dot_bytes, **dict.fromkeys(("isnan", "isinf", "isfinite"), _is),
     **dict.fromkeys(("shift_left", "shift_right", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not"), _bits),
 }  # fmt: skip

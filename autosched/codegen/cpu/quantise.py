@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import functools
 from fractions import Fraction
+from typing import TypeGuard
 
 import numpy as np
 from llvmlite import ir
@@ -25,14 +26,22 @@ from llvmlite import ir
 from autosched.codegen.cpu.emitter import Emitter
 from autosched.codegen.cpu.types import call_intrinsic, constant, lanes_of, suffix, value_type
 from autosched.tir import expr as E
-from autosched.tir.expr import PrimExpr
+from autosched.tir.expr import PrimExpr, const_int
 
 LIMIT = 255
+LITERAL = "literal"  # (number of a word) -> what data of the kernel is there: see `literals.py`
+QUOTIENT = "quotient"  # (y, high, low) -> y / s, where high + low is 1 / s: a scale that is data of the kernel
+ZERO_POINT = (
+    "zero_point"  # (number of a word) -> 1 to 255; behind it are that as an integer, -z, 255 - z
+)
 AROUND = 4  # floats on each side of one
 SCALES = 2.0**-60, 2.0**60  # with which nothing that counts overflows or loses digits
 
 
-def rounded(e: E.Cast) -> tuple[PrimExpr, int] | None:
+Shift = int | E.Call  # a zero point: a number, or one that is data
+
+
+def rounded(e: E.Cast) -> tuple[PrimExpr, Shift] | None:
     """(x, zero) of a float that is rounded to an unsigned byte; None for other conversions."""
     if e.dtype != "uint8" or e.value.dtype != "float32":
         return None
@@ -42,23 +51,34 @@ def rounded(e: E.Cast) -> tuple[PrimExpr, int] | None:
     value, zero = least.a.a, 0.0
     if _number(least.a.b) != LIMIT:
         return None
-    if isinstance(value, E.Add) and (shift := _number(value.b)) is not None:
+    data: E.Call | None = None
+    if isinstance(value, E.Add) and _is_zero_point(value.b):
+        value, data = value.a, value.b
+    elif isinstance(value, E.Add) and (shift := _number(value.b)) is not None:
         value, zero = value.a, shift
     if not isinstance(value, E.Call) or value.op != "nearbyint" or not 0 <= zero <= LIMIT or zero != int(zero):
         return None
-    return value.args[0], int(zero)
+    return value.args[0], int(zero) if data is None else data
 
 
-def requantised(e: E.Cast) -> tuple[PrimExpr, int, int] | None:
+def requantised(e: E.Cast) -> tuple[PrimExpr, Shift, PrimExpr] | None:
     """(x, zero, z) of float32(int32(uint8(rounded x)) - z); None for other conversions."""
     if e.dtype != "float32" or e.value.dtype != "int32":
         return None
-    whole, z = e.value, 0
-    if type(whole) is E.Sub and isinstance(shift := whole.b, E.IntImm):
-        whole, z = whole.a, shift.value
+    whole, z = e.value, E.IntImm(0, "int32")
+    if type(whole) is E.Sub and (_is_data(whole.b) or isinstance(whole.b, E.IntImm) and 0 <= whole.b.value <= LIMIT):
+        whole, z = whole.a, whole.b
     byte = whole.value if isinstance(whole, E.Cast) else None
-    found = rounded(byte) if isinstance(byte, E.Cast) and 0 <= z <= LIMIT else None
+    found = rounded(byte) if isinstance(byte, E.Cast) else None
     return None if found is None else (*found, z)
+
+
+def _is_data(e: PrimExpr) -> bool:
+    return isinstance(e, E.Call) and e.op in (ZERO_POINT, LITERAL)
+
+
+def _is_zero_point(e: PrimExpr) -> TypeGuard[E.Call]:
+    return isinstance(e, E.Call) and e.op == ZERO_POINT
 
 
 def _number(e: PrimExpr) -> float | None:
@@ -119,31 +139,72 @@ def _rounded_once(a: np.ndarray, b: np.ndarray) -> np.ndarray:
     return result
 
 
-def emit_rounded(emitter: Emitter, x: ir.Value, zero: int) -> ir.Value:
+def emit_by_parts(emitter: Emitter, e: E.Call) -> ir.Value:
+    """y / s of a scale that is data: `QUOTIENT`."""
+    y, high, low = map(emitter.value, e.args)
+    return emitter.fused(y, high, emitter.builder.fmul(*emitter.both(y, low)))
+
+
+def emit_rounded(emitter: Emitter, x: ir.Value, zero: Shift) -> ir.Value:
     """The bytes of LLVM floats."""
-    b, least = emitter.builder, constant(x.type, float(-zero))
+    b, at = emitter.builder, _ZeroPoint(emitter, zero, lanes_of(x))
     packing_cuts = emitter.isa.vector_bits == 512
     if not packing_cuts:
-        x = _cut_above(emitter, x, zero)
-    x = b.select(b.fcmp_ordered(">", x, least), x, least)
+        x = b.select(b.fcmp_ordered("<", at.most, x), at.most, x)
+    x = b.select(b.fcmp_ordered(">", x, at.least), x, at.least)
     y = _whole(emitter, x)
-    y = b.add(y, constant(y.type, zero)) if zero else y
+    y = b.add(y, at.whole) if isinstance(zero, E.Call) or zero else y
     if packing_cuts:
         y = call_intrinsic(b, f"llvm.umin.{suffix(y.type)}", y.type, [y, constant(y.type, LIMIT)])
     return b.trunc(y, value_type("uint8", lanes_of(x)))
 
 
-def emit_whole(emitter: Emitter, x: ir.Value, zero: int, z: int = 0) -> ir.Value:
+def emit_whole(emitter: Emitter, x: ir.Value, zero: Shift, z: PrimExpr) -> ir.Value:
     """The bytes of LLVM floats, less z, in 32 bits."""
-    b, y = emitter.builder, _whole(emitter, _cut_above(emitter, x, zero))
-    least = constant(y.type, -zero)
+    b, at = emitter.builder, _ZeroPoint(emitter, zero, lanes_of(x))
+    y = _whole(emitter, b.select(b.fcmp_ordered("<", at.most, x), at.most, x))
+    least = b.sub(constant(y.type, 0), at.whole)
     y = b.select(b.icmp_signed(">", y, least), y, least)
-    return b.add(y, constant(y.type, zero - z)) if zero != z else y
+    if isinstance(z, E.IntImm) and isinstance(zero, int):
+        return b.add(y, constant(y.type, zero - z.value)) if zero != z.value else y
+    if isinstance(zero, E.Call) and at.is_whole(z):
+        return y
+    return b.add(y, b.sub(at.whole, emitter.in_lanes(emitter.value(z), lanes_of(x))))
 
 
-def _cut_above(emitter: Emitter, x: ir.Value, zero: int) -> ir.Value:
-    most = constant(x.type, float(LIMIT - zero))
-    return emitter.builder.select(emitter.builder.fcmp_ordered("<", most, x), most, x)
+class _ZeroPoint:
+    """A zero point in vectors: as an integer, what is least and most before it is added."""
+
+    def __init__(self, emitter: Emitter, zero: Shift, lanes: int):
+        self._emitter, self._zero, self._lanes = emitter, zero, lanes
+        self._numbers = (zero, -zero, LIMIT - zero) if isinstance(zero, int) else None
+
+    def _part(self, place: int, dtype: str) -> ir.Value:
+        if self._numbers is not None:
+            kind = value_type(dtype, self._lanes)
+            return constant(kind, self._numbers[place] if dtype == "int32" else float(self._numbers[place]))
+        return self._emitter.in_lanes(self._emitter.value(self._word(1 + place, dtype)), self._lanes)
+
+    def _word(self, behind: int, dtype: str) -> E.Call:
+        assert isinstance(self._zero, E.Call) and isinstance(at := self._zero.args[0], E.IntImm), "as it is made"
+        return E.Call(ZERO_POINT, (E.IntImm(at.value + behind),), dtype)
+
+    @property
+    def whole(self) -> ir.Value:
+        return self._part(0, "int32")
+
+    @property
+    def least(self) -> ir.Value:
+        return self._part(1, "float32")
+
+    @property
+    def most(self) -> ir.Value:
+        return self._part(2, "float32")
+
+    def is_whole(self, z: PrimExpr) -> bool:
+        """Whether an integer that is data is this zero point."""
+        own = self._word(1, "int32").args[0]
+        return isinstance(z, E.Call) and z.op == ZERO_POINT and const_int(z.args[0]) == const_int(own)
 
 
 def _whole(emitter: Emitter, x: ir.Value) -> ir.Value:
@@ -152,4 +213,7 @@ def _whole(emitter: Emitter, x: ir.Value) -> ir.Value:
     return call_intrinsic(emitter.builder, f"llvm.lrint.{suffix(whole)}.{suffix(x.type)}", whole, [x])
 
 
-__all__ = ["emit_quotient", "emit_rounded", "emit_whole", "requantised", "rounded", "scaled"]
+__all__ = [
+    "LITERAL", "QUOTIENT", "ZERO_POINT", "emit_by_parts", "emit_quotient", "emit_rounded", "emit_whole", "requantised",
+    "rounded", "scaled",
+]  # fmt: skip

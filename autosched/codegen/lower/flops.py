@@ -23,7 +23,7 @@ from autosched.tir.functor import free_vars, statements
 from autosched.tir.stmt import Block, BufferStore, For, IfThenElse, Stmt
 
 _ARITHMETIC = (E.Add, E.Sub, E.Mul, E.Div, E.Min, E.Max)
-_NO_WORK = ("if_then_else", "likely", "reinterpret")
+_NO_WORK = ("if_then_else", "likely", "reinterpret", "literal", "zero_point")
 MOST_POINTS = 1 << 20  # combinations of loop variables that are tried out
 
 _NUMPY: dict[type[E.PrimExpr], np.ufunc] = {
