@@ -82,9 +82,9 @@ class _Opener:
                 return self._rounded(x, *found)
             case E.Add(a=E.Call(op="nearbyint"), b=E.FloatImm(dtype="float32")) if x.b.value:
                 return replace(x, a=self.of(x.a), b=self._number(x.b))
-            case E.Call(op="nearbyint", args=(E.Div(b=E.FloatImm(dtype="float32")) as ratio,)):
-                return replace(x, args=(replace(ratio, a=self.of(ratio.a), b=self._number(ratio.b)),))
-            case E.Mul(dtype="float32", b=E.FloatImm()) if abs(math.frexp(x.b.value)[0]) != 0.5 and x.b.value:
+            case E.Call(op="nearbyint", args=(E.Div(b=E.FloatImm(dtype="float32")) as ratio,)) if _is_open(ratio.b):
+                return replace(x, args=(self._divided(ratio, ratio.b),))
+            case E.Mul(dtype="float32", b=E.FloatImm()) if _is_open(x.b):
                 self._scale, outer = x.b.value, self._scale
                 a = self.of(x.a)
                 self._scale = outer
@@ -100,6 +100,8 @@ class _Opener:
         if ratio is not None and all(parts := reciprocal(ratio[1])):
             words = (self._word(float(part), "float32") for part in parts)
             value = E.Call(QUOTIENT, (self.of(ratio[0]), *words), "float32")
+        elif isinstance(value, E.Div) and isinstance(value.b, E.FloatImm) and ratio is None and _is_open(value.b):
+            value = self._divided(value, value.b)
         else:
             value = self.of(value)
         nearest: PrimExpr = E.Call("nearbyint", (value,), "float32")
@@ -110,6 +112,9 @@ class _Opener:
         least = x.value
         assert isinstance(least, E.Max) and isinstance(least.a, E.Min), "just seen"
         return replace(x, value=replace(least, a=replace(least.a, a=nearest)))
+
+    def _divided(self, ratio: E.Div, scale: E.FloatImm) -> PrimExpr:
+        return replace(ratio, a=self.of(ratio.a), b=self._number(scale))
 
     def _shift(self, byte: PrimExpr, z: E.IntImm) -> PrimExpr:
         """A zero point that is subtracted: that by which the byte was made, or one of its own."""
@@ -136,6 +141,11 @@ class _Opener:
             self._places[key] = len(self.words)
             self.words += words
         return self._places[key]
+
+
+def _is_open(factor: E.FloatImm) -> bool:
+    """Whether the code is the same whatever a factor or divisor is: LLVM has other code for powers of two."""
+    return bool(factor.value) and abs(math.frexp(factor.value)[0]) != 0.5
 
 
 def _bits(value: float, dtype: str) -> int:

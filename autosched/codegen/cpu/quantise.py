@@ -31,9 +31,7 @@ from autosched.tir.expr import PrimExpr, const_int
 LIMIT = 255
 LITERAL = "literal"  # (number of a word) -> what data of the kernel is there: see `literals.py`
 QUOTIENT = "quotient"  # (y, high, low) -> y / s, where high + low is 1 / s: a scale that is data of the kernel
-ZERO_POINT = (
-    "zero_point"  # (number of a word) -> 1 to 255; behind it are that as an integer, -z, 255 - z
-)
+ZERO_POINT = "zero_point"  # (number of a word) -> 1 to 255; behind it are that as an integer, -z, 255 - z
 AROUND = 4  # floats on each side of one
 SCALES = 2.0**-60, 2.0**60  # with which nothing that counts overflows or loses digits
 
