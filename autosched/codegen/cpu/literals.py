@@ -16,6 +16,7 @@ import re
 import struct
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from llvmlite import ir
 
@@ -33,6 +34,7 @@ from autosched.tir.function import PrimFunc
 
 TABLE = "autosched_literals"
 MOST_WORDS = 64
+N = TypeVar("N", bound=Node)
 BYTES, WHOLE = ("uint8", "int8"), range(1, 256)
 _LINE = re.compile(rf"^@{TABLE} = .*$", re.MULTILINE)
 
@@ -64,33 +66,35 @@ class _Opener:
         self._made: dict[int, Node] = {}  # by the ids of expressions
         self._scale: float | None = None  # that the bytes at hand are multiplied by
 
-    def of(self, x: Node) -> Node:
+    def of(self, x: N) -> N:
         """An expression or statement with calls in place of literals."""
         made = self._made.get(id(x)) if x.is_scalar else None
         if made is None:
-            made = self._opened(x)
+            made = self._opened(x) if isinstance(x, PrimExpr) else None
             if made is None:
                 made = x if isinstance(x, Buffer) else map_children(x, self.of)
             if x.is_scalar:
                 self._made[id(x)] = made
-        return made
+        return made  # type: ignore[return-value]
 
-    def _opened(self, x: Node) -> Node | None:
+    def _opened(self, x: PrimExpr) -> PrimExpr | None:
         self.has_bytes |= isinstance(x, E.Cast) and (x.dtype in BYTES or x.value.dtype in BYTES)
         match x:
             case E.Cast() if self._isa.rounds_bytes and (found := rounded(x)) is not None:
                 return self._rounded(x, *found)
-            case E.Add(a=E.Call(op="nearbyint"), b=E.FloatImm(dtype="float32")) if x.b.value:
-                return replace(x, a=self.of(x.a), b=self._number(x.b))
-            case E.Call(op="nearbyint", args=(E.Div(b=E.FloatImm(dtype="float32")) as ratio,)) if _is_open(ratio.b):
-                return replace(x, args=(self._divided(ratio, ratio.b),))
-            case E.Mul(dtype="float32", b=E.FloatImm()) if _is_open(x.b):
-                self._scale, outer = x.b.value, self._scale
-                a = self.of(x.a)
+            case E.Add(a=E.Call(op="nearbyint") as near, b=E.FloatImm(dtype="float32") as zero) if zero.value:
+                return E.Add(self.of(near), self._number(zero))
+            case E.Call(op="nearbyint", args=(E.Div(b=E.FloatImm(dtype="float32") as scale) as ratio,)) if _is_open(
+                scale
+            ):
+                return replace(x, args=(self._divided(ratio, scale),))
+            case E.Mul(dtype="float32", a=whole, b=E.FloatImm() as scale) if _is_open(scale):
+                self._scale, outer = scale.value, self._scale
+                whole = self.of(whole)
                 self._scale = outer
-                return replace(x, a=a, b=self._number(x.b))
-            case E.Sub(dtype="int32", a=E.Cast(), b=E.IntImm()) if x.a.value.dtype in BYTES and x.b.value:
-                return replace(x, a=self.of(x.a), b=self._shift(x.a.value, x.b))
+                return E.Mul(whole, self._number(scale))
+            case E.Sub(dtype="int32", a=E.Cast() as byte, b=E.IntImm() as z) if byte.value.dtype in BYTES and z.value:
+                return E.Sub(self.of(byte), self._shift(byte.value, z))
         return None
 
     def _rounded(self, x: E.Cast, value: PrimExpr, zero: int | E.Call) -> PrimExpr:
@@ -114,7 +118,7 @@ class _Opener:
         return replace(x, value=replace(least, a=replace(least.a, a=nearest)))
 
     def _divided(self, ratio: E.Div, scale: E.FloatImm) -> PrimExpr:
-        return replace(ratio, a=self.of(ratio.a), b=self._number(scale))
+        return E.Div(self.of(ratio.a), self._number(scale))
 
     def _shift(self, byte: PrimExpr, z: E.IntImm) -> PrimExpr:
         """A zero point that is subtracted: that by which the byte was made, or one of its own."""

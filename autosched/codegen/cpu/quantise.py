@@ -50,8 +50,8 @@ def rounded(e: E.Cast) -> tuple[PrimExpr, Shift] | None:
     if _number(least.a.b) != LIMIT:
         return None
     data: E.Call | None = None
-    if isinstance(value, E.Add) and _is_zero_point(value.b):
-        value, data = value.a, value.b
+    if isinstance(value, E.Add) and _is_zero_point(word := value.b):
+        value, data = value.a, word
     elif isinstance(value, E.Add) and (shift := _number(value.b)) is not None:
         value, zero = value.a, shift
     if not isinstance(value, E.Call) or value.op != "nearbyint" or not 0 <= zero <= LIMIT or zero != int(zero):
@@ -63,9 +63,12 @@ def requantised(e: E.Cast) -> tuple[PrimExpr, Shift, PrimExpr] | None:
     """(x, zero, z) of float32(int32(uint8(rounded x)) - z); None for other conversions."""
     if e.dtype != "float32" or e.value.dtype != "int32":
         return None
-    whole, z = e.value, E.IntImm(0, "int32")
-    if type(whole) is E.Sub and (_is_data(whole.b) or isinstance(whole.b, E.IntImm) and 0 <= whole.b.value <= LIMIT):
-        whole, z = whole.a, whole.b
+    whole: PrimExpr = e.value
+    z: PrimExpr = E.IntImm(0, "int32")
+    if isinstance(whole, E.Sub) and (_is_data(shift := whole.b) or isinstance(shift, E.IntImm)):
+        whole, z = whole.a, shift
+    if isinstance(z, E.IntImm) and not 0 <= z.value <= LIMIT:
+        return None
     byte = whole.value if isinstance(whole, E.Cast) else None
     found = rounded(byte) if isinstance(byte, E.Cast) else None
     return None if found is None else (*found, z)

@@ -9,12 +9,13 @@ import pytest
 
 from autosched import te, topi
 from autosched.codegen import compile_func, counters
+from autosched.codegen.compiled import code_name
 from autosched.codegen.cpu import build
 from autosched.codegen.cpu.literals import MOST_WORDS, open_literals
 from autosched.codegen.cpu.types import Isa
 from autosched.codegen.native import native_for
 from autosched.runtime import Module
-from autosched.runtime.kernel import Kernel
+from autosched.runtime.cpu.kernel import CpuKernel, as_cpu
 from autosched.target import Target, host_cpu
 from autosched.templates import apply_config, default_config
 from autosched.tir import PrimFunc
@@ -29,24 +30,22 @@ def quantised_twice(scale: float, zero: int, shift: int, factor: float, dtype: s
     q = te.placeholder((N,), "uint8", name="q")
 
     def floats(x: te.Tensor, z: int, s: float) -> te.Tensor:
-        whole = topi.subtract(topi.cast(x, "int32"), te.const(z, "int32"))
-        return topi.multiply(topi.cast(whole, "float32"), te.const(s, "float32"))
+        whole = topi.subtract(topi.cast(x, "int32"), z)
+        return topi.multiply(topi.cast(whole, "float32"), s)
 
     def whole(x: te.Tensor, s: float, z: int) -> te.Tensor:
-        near = topi.add(
-            topi.round(topi.divide(x, te.const(float(np.float32(s)), "float32"))), te.const(float(z), "float32")
-        )
+        near = topi.add(topi.round(topi.divide(x, float(np.float32(s)))), float(z))
         return topi.cast(topi.clip(near, low, high), dtype)
 
     once = floats(whole(floats(q, shift, factor), scale, zero), zero, 2 * factor)
     return te.create_prim_func([q, whole(once, scale * 3, zero)])
 
 
-def made(func: PrimFunc, target: Target) -> Kernel:
-    return compile_func(apply_config(func, default_config(func, target), target).func, target, name="k").kernel
+def made(func: PrimFunc, target: Target) -> CpuKernel:
+    return as_cpu(compile_func(apply_config(func, default_config(func, target), target).func, target, name="k").kernel)
 
 
-def result(kernel: Kernel, target: Target, dtype: str) -> np.ndarray:
+def result(kernel: CpuKernel, target: Target, dtype: str) -> np.ndarray:
     out = np.zeros(N, dtype)
     Module({"k": kernel}, native_for(target), threads=1)(np.arange(N).astype("uint8"), out)
     return out
@@ -69,7 +68,7 @@ def test_kernels_that_differ_in_literals_are_compiled_once(
     results = [result(kernel, target, dtype) for kernel in kernels]
     monkeypatch.setattr(build, "open_literals", lambda func, isa: None)
     for numbers, kernel, found in zip(NUMBERS, kernels, results, strict=True):
-        own = build.compile_uncached(made_func(numbers, dtype, target), target, "k", "", "").kernel
+        own = as_cpu(build.compile_uncached(made_func(numbers, dtype, target), target, "k", "", "").kernel)
         assert kernel.object_code != own.object_code and len(set(found)) > 1
         np.testing.assert_array_equal(found, result(own, target, dtype))
 
@@ -91,10 +90,15 @@ def test_the_text_of_a_kernel_has_its_own_numbers(tmp_path: Path, monkeypatch: p
 def test_what_has_other_code_stays_in_the_code() -> None:
     isa = Isa.of(Target("llvm -mcpu=x86-64-v3 -num-cores=1"))
     plain = te.placeholder((N,), "float32", name="x")
-    assert open_literals(te.create_prim_func([plain, topi.multiply(plain, te.const(0.3, "float32"))]), isa) is None
-    halves = te.create_prim_func([plain, topi.cast(topi.round(topi.divide(plain, te.const(0.5))), "int8")])
+    assert open_literals(te.create_prim_func([plain, topi.multiply(plain, 0.3)]), isa) is None
+    halves = te.create_prim_func([plain, topi.cast(topi.round(topi.divide(plain, 0.5)), "int8")])
     assert open_literals(halves, isa) is None
     many = plain
     for n in range(MOST_WORDS + 1):
-        many = topi.multiply(many, te.const(0.3 + n / 128, "float32"))
+        many = topi.multiply(many, 0.3 + n / 128)
     assert open_literals(te.create_prim_func([plain, topi.cast(topi.round(many), "int8")]), isa) is None
+
+
+def test_names_of_one_length_are_one_in_code() -> None:
+    """A graph cuts names with their numbers, so what of a name is left depends on these."""
+    assert code_name("fused_" + "add12_" * 19) == code_name("fused_" + "add_" * 28)
