@@ -131,6 +131,10 @@ class Emitter(IndexEmitter):
         """Ask for the cache line of an element, to read or write it, in this level of the caches and those behind."""
         raise NotImplementedError
 
+    def own(self, place: Place, at: Affine, size: int) -> None:
+        """Store what an element of so many bytes holds, so that this core alone has its line."""
+        raise NotImplementedError
+
     def apply(self, op: str, args: list[ir.Value]) -> ir.Value:
         """A function of LLVM values of one float type."""
         raise NotImplementedError

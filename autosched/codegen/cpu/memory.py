@@ -523,6 +523,12 @@ class MemoryEmitter(Emitter):
         pointer = self.builder.bitcast(self.address(place, at.without_lane()), I8.as_pointer())
         call_intrinsic(self.builder, "llvm.prefetch.p0", VOID, [pointer, I32(int(writes)), I32(4 - level), I32(1)])
 
+    def own(self, place: Place, at: Affine, size: int) -> None:
+        kind = ir.IntType(8 * size)
+        pointer = self.builder.bitcast(self.address(place, at.without_lane()), kind.as_pointer())
+        there = self.builder.load_atomic(pointer, "monotonic", size, typ=kind)  # what is atomic is not left out
+        self.builder.store_atomic(there, pointer, "monotonic", size)
+
 
 Coefficients = tuple[tuple[Var, int], ...]
 

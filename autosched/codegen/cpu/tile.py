@@ -38,7 +38,7 @@ from autosched.tir.buffer import Buffer
 from autosched.tir.dtypes import is_float, item_bytes
 from autosched.tir.expr import PrimExpr, Var, const_int
 from autosched.tir.functor import statements
-from autosched.tir.prefetch import requested
+from autosched.tir.prefetch import TO_OWN, TO_WRITE, requested
 from autosched.tir.simplify import Analyzer, split_conditions
 from autosched.tir.stmt import (
     Allocate,
@@ -239,7 +239,7 @@ class TileEmitter(ValueEmitter):
         if isinstance(e, E.Call) and e.op == "ret":
             raise CodegenError("T.ret in a kernel", hint="only a function that is called by itself returns a number")
         if isinstance(e, E.Call) and e.op == "prefetch":
-            first, steps, writes, is_far = requested(e)
+            first, steps, purpose, is_far = requested(e)
             level = 2 if is_far and self.isa.fetches_into_l2 else 1
             place = self.places[first.buffer]
             at = self.offset(place, first.indices)
@@ -247,8 +247,10 @@ class TileEmitter(ValueEmitter):
                 there: Index = at
                 for n, stride in zip(step, place.strides[-len(step) :], strict=True):
                     there = self.sum(there, Affine(stride) if isinstance(stride, int) else stride, n)
-                if isinstance(there, Affine):
-                    self.prefetch(place, there, level, writes)
+                if isinstance(there, Affine) and purpose == TO_OWN:
+                    self.own(place, there, item_bytes(first.buffer.dtype))
+                elif isinstance(there, Affine):
+                    self.prefetch(place, there, level, purpose == TO_WRITE)
 
     # --- loops --------------------------------------------------------------------------------------------------
 

@@ -119,7 +119,7 @@ def _conditions(node: Node, a: Analyzer, loops: tuple[For, ...], at: int) -> lis
     if isinstance(node, For):
         return _conditions(node.body, enter(a, node), (*loops, node), at)
     found: list[_Condition] = []
-    if isinstance(node, IfThenElse) and node.else_case is None:
+    if isinstance(node, IfThenElse) and node.else_case is None and not _only_prefetches(node.then_case):
         for c in split_conditions(node.condition):
             condition = _analyse(c, a, loops, at)
             if condition is not None:

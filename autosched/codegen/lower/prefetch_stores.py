@@ -20,7 +20,7 @@ from autosched.tir.buffer import BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import cast, const, const_int, minimum
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STORES, loops_to, request, wanted_by
+from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STORES, TO_WRITE, loops_to, request, wanted_by
 from autosched.tir.stmt import For, Stmt
 
 LINES_AT_ONCE = 6  # by each step, which takes 75 ns
@@ -59,7 +59,7 @@ def _with_requests(pieces: For, stored: str, read: str) -> For:
     *outer, last = (substitute(i, {n.loop_var: n.start for n in inner}) for i in store.indices)
     first = tile * of_tile + minimum(step * of_step, const(of_tile - of_step, step.dtype))  # the last ones again
     at = BufferLoad(store.buffer, (*outer, last + cast(last.dtype, first) * line))
-    return insert_first(pieces, path[1], [request(at, ((n,) for n in range(0, of_step * line, line)), writes=True)])
+    return insert_first(pieces, path[1], [request(at, ((n,) for n in range(0, of_step * line, line)), TO_WRITE)])
 
 
 __all__ = ["prefetch_stores"]

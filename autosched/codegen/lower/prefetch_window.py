@@ -16,6 +16,15 @@ has just written in 8 ns, and computes with it in 5 (Emerald Rapids): all of the
 Before:  for tile in 7: for c in 12: …data[c, 14 * tile + p]…
 After:   for tile in 7: for c in 12: prefetch(data[c + 2, 14 * tile], …); …data[c, 14 * tile + p]…
                                      # where c < 10, else of data[c - 10, 14 * (tile + 1)]
+
+With "prefetch_results": {buffer: rows a step}, they ask for what their tile stores behind its steps, or for what it
+reads as it stores. Another core may have read these lines, or written them: a burst of stores then waits 25 ns for each
+to become this core's own, where two cores share no cache (Zen 4). One at a time, stores wait beside the sums. So each
+step stores what is there already (`TO_OWN`) in a few elements that its tile, and nobody else, will store.
+
+Before:  for tile in 7: {for c in 12: …data[c]…}; {for p in 14: out[14 * tile + p] = …}
+After:   for tile in 7: {for c in 12: {if 2 * c < 14: out[14 * tile + 2 * c] = out[14 * tile + 2 * c]; …}; …data[c]…};
+                        {for p in 14: out[14 * tile + p] = …}
 """
 
 from __future__ import annotations
@@ -29,18 +38,30 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from autosched.codegen.lower.prefetch_next import insert_first
-from autosched.ir.node import Node, children, map_children
+from autosched.ir.node import Node, children, map_children, preorder
 from autosched.tir import expr as E
 from autosched.tir.buffer import Buffer, BufferLoad, BufferStore
 from autosched.tir.dtypes import item_bytes
 from autosched.tir.expr import PrimExpr, Var, add, cast, const, const_int, minimum
 from autosched.tir.functor import free_vars, substitute
-from autosched.tir.prefetch import LINE_BYTES, PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, request, wanted_by
-from autosched.tir.simplify import Analyzer
-from autosched.tir.stmt import For, LoopKind, Stmt
+from autosched.tir.prefetch import (
+    LINE_BYTES,
+    PREFETCH_RESULTS,
+    PREFETCH_STEPS,
+    PREFETCH_WINDOW,
+    PREFETCH_WITHIN,
+    TO_OWN,
+    TO_READ,
+    TO_WRITE,
+    request,
+    wanted_by,
+)
+from autosched.tir.simplify import Analyzer, split_conditions
+from autosched.tir.stmt import For, IfThenElse, LoopKind, Stmt, seq
 
 Access = TypeVar("Access", BufferLoad, BufferStore)
 MOST_PLACES = 4096  # of a tile that are looked at
+TILES = frozenset({PREFETCH_WINDOW, PREFETCH_STEPS, PREFETCH_WITHIN, PREFETCH_RESULTS})  # annotations
 MOST_LINES = 16  # an iteration: with more new lines than that, tiles hardly overlap
 
 
@@ -52,7 +73,7 @@ def prefetch_windows(stmt: Stmt, scratch: Collection[Buffer] = (), outer: For | 
     """
     if not isinstance(stmt, For):
         return map_children(stmt, lambda c: prefetch_windows(c, scratch, outer) if isinstance(c, Stmt) else c)
-    left = {k: v for k, v in stmt.annotations.items() if k not in (PREFETCH_WINDOW, PREFETCH_STEPS, PREFETCH_WITHIN)}
+    left = {k: v for k, v in stmt.annotations.items() if k not in TILES}
     if len(left) < len(stmt.annotations):
         made = dataclasses.replace(stmt, annotations=left)
         for name, ahead in wanted_by(stmt, PREFETCH_WINDOW).items():
@@ -61,6 +82,8 @@ def prefetch_windows(stmt: Stmt, scratch: Collection[Buffer] = (), outer: For | 
             made = _with_steps(made, scratch, name, int(ahead))
         for name, ahead in wanted_by(stmt, PREFETCH_WITHIN).items():
             made = _with_steps(made, scratch, name, int(ahead), within=True)
+        for name, rows in reversed(wanted_by(stmt, PREFETCH_RESULTS).items()):  # the first one's come first
+            made = _with_results(made, scratch, name, int(rows))
         return made
     around = stmt if stmt.kind == LoopKind.SERIAL else None
     return map_children(stmt, lambda c: prefetch_windows(c, scratch, around) if isinstance(c, Stmt) else c)
@@ -87,7 +110,7 @@ def _with_steps(tiles: For, scratch: Collection[Buffer], name: str, ahead: int, 
     if found is None:
         return tiles
     load, inner = found
-    at = next((n for n, loop in enumerate(inner) if loop.kind == LoopKind.SERIAL and const_int(loop.extent) != 1), None)
+    at = next((n for n, loop in enumerate(inner) if _is_long(loop)), None)
     distance = None if at is None else steps_of(load, [inner[at].loop_var])
     if at is None or distance is None or distance[inner[at].loop_var] < LINE_BYTES // item_bytes(load.buffer.dtype):
         later = {tiles.loop_var: tiles.loop_var + const(1, tiles.loop_var.dtype)}
@@ -104,17 +127,80 @@ def _with_steps(tiles: For, scratch: Collection[Buffer], name: str, ahead: int, 
     return insert_first(tiles, step, _prefetches(load, scratch, inner[at + 1 :], (), start))
 
 
+def _with_results(tiles: For, scratch: Collection[Buffer], name: str, rows: int) -> For:
+    """The loop whose tiles ask for the lines of the buffer that they store, or read there, so many rows in each step.
+
+    Rows are the iterations of the longest loop around the access whose elements share no vector. A step asks for lines
+    to write to those that the next step owns, the last one that does for the next tile's.
+    """
+    store = next(accesses(tiles.body, BufferStore, name), None)
+    found = store or next(accesses(tiles.body, BufferLoad, name), None)
+    if found is None:
+        return tiles
+    access, inner = found
+    step = next((n for n in preorder(tiles.body) if isinstance(n, For) and n not in inner and _is_long(n)), None)
+    counted = [n for n in inner if n.kind != LoopKind.VECTORIZED and const_int(n.extent) is not None]
+    if step is None or not counted:
+        return tiles
+    along = max(counted, key=lambda n: const_int(n.extent) or 0)
+    row, dtype, rows = along.loop_var, along.loop_var.dtype, min(rows, const_int(along.extent) or 0)
+    done = cast(dtype, step.loop_var - step.start) * rows
+    load = BufferLoad(access.buffer, access.indices)
+
+    def ask(first: PrimExpr, count: int, purpose: int) -> list[Stmt]:
+        part = [dataclasses.replace(n, extent=const(count, dtype)) if n is along else n for n in inner]
+        return _prefetches(load, scratch, part, (), {row: along.start + first}, purpose)
+
+    requests = ask(done, rows, TO_READ) if store is None else ask(done + rows, rows, TO_WRITE)
+    last = None if store is None else _last(tiles.body, access, along, inner)
+    if last is not None:
+        requests += [own for n in range(rows) for own in ask(minimum(done + n, last), 1, TO_OWN)]
+    return insert_first(tiles, step, [IfThenElse(done < along.extent, seq(*requests))] if requests else [])
+
+
+def _last(body: Stmt, store: BufferLoad | BufferStore, along: For, inner: Sequence[For]) -> PrimExpr | None:
+    """The last iteration of one of the loops around a store in which that is done, whatever those of others are.
+
+    None where it is not known, or differs. It is the whole loop's, or what a condition as `8 * tile + i < 49` leaves.
+    """
+    last, variables = along.extent - 1, {n.loop_var for n in inner}
+    for condition in (part for whole in _conditions(body, store) for part in split_conditions(whole)):
+        if not isinstance(condition, E.LT) or free_vars(condition) & variables != {along.loop_var}:
+            return None
+        terms = Analyzer().linear(condition.a - condition.b).terms.values()
+        if [factor for factor, atom in terms if along.loop_var in free_vars(atom)] != [1]:
+            return None
+        rest = substitute(condition.a, {along.loop_var: along.start})
+        last = minimum(last, condition.b - 1 - rest)
+    return last
+
+
+def _conditions(node: Node, store: Node, around: tuple[PrimExpr, ...] = ()) -> tuple[PrimExpr, ...]:
+    """The conditions around a statement."""
+    if node is store:
+        return around
+    if isinstance(node, IfThenElse):
+        around = (*around, node.condition)
+    return next((found for child in children(node) if (found := _conditions(child, store, around))), ())
+
+
+def _is_long(loop: For) -> bool:
+    return loop.kind == LoopKind.SERIAL and const_int(loop.extent) != 1
+
+
 def _prefetches(
     load: BufferLoad,
     scratch: Collection[Buffer],
     inner: Sequence[For],
     around: Sequence[Var],
     later: Mapping[Var, PrimExpr],
+    purpose: int = TO_READ,
 ) -> list[Stmt]:
     """Requests for the lines that a load reads in some inner loops; none where they are too many or uneven.
 
     around  variables of which the iteration before has read some of the lines
     later   where variables are then
+    purpose  as `request` takes it
     """
     counts = {n.loop_var: const_int(n.extent) for n in inner}
     steps = steps_of(load, (*counts, *around))
@@ -137,11 +223,12 @@ def _prefetches(
     if len(factors) == len(load.indices):
         while len(factors) > 1 and not any(factors[0]):
             del factors[0]
-        return [request(first, [[sum(map(operator.mul, f, values)) for f in factors] for values in asked])]
+        return [request(first, [[sum(map(operator.mul, f, values)) for f in factors] for values in asked], purpose)]
     if load.buffer not in scratch and not load.buffer.strides:  # its rows stay as long as they are
-        return [request(first, [(place,) for place in reversed(lines.values())])]
+        return [request(first, [(place,) for place in reversed(lines.values())], purpose)]
     at = (start | {v: start[v] + const(i, v.dtype) for v, i in zip(moving, values, strict=True)} for values in asked)
-    return [request(BufferLoad(load.buffer, tuple(substitute(i, there) for i in load.indices))) for there in at]
+    found = (BufferLoad(load.buffer, tuple(substitute(i, there) for i in load.indices)) for there in at)
+    return [request(load, purpose=purpose) for load in found]
 
 
 def _factors(index: PrimExpr, moving: Sequence[Var]) -> list[int] | None:

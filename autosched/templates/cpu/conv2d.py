@@ -182,7 +182,10 @@ class Conv2dBlocked:
         # patches of a plain image: nothing has read their lines before; 224x224 takes .8 of the time so (Zen 4)
         is_plain = s["IB"] == 1 and conv.group == 1 and not conv.step and not conv.is_copied
         ahead = conv.data.buffer.name if s["flat"] or is_plain else ""
-        task = schedule_tiles(sch, name, loops, config, image, buffer, within=(oc_in,), groups=groups, ahead=ahead)
+        steps = next((n for n in (s["IC"], s["KH"], s["KW"], s["IB"] // config["unroll_ic"]) if n > 1), 1)
+        task = schedule_tiles(
+            sch, name, loops, config, image, buffer, (oc_in,), groups, ahead=ahead, results=out, steps=steps
+        )
         if padding == "task" and s["flat"]:
             sch.compute_at(copy, task)
             sch.vectorize(sch.get_loops(copy)[-1])

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 from autosched.space import Config
 from autosched.tir import Buffer
-from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_STEPS, STEPS_AHEAD
+from autosched.tir.prefetch import PANEL, PREFETCH_NEXT, PREFETCH_RESULTS, PREFETCH_STEPS, STEPS_AHEAD
 from autosched.tir.schedule import LoopRV, Schedule
+
+MOST_STEPS = 8  # in which a tile asks for what it stores: each then asks for a few lines, and they are there in time
 
 
 def schedule_tiles(
@@ -20,6 +23,8 @@ def schedule_tiles(
     within: Sequence[LoopRV] = (),
     groups: int = 1,
     ahead: str = "",
+    results: str = "",
+    steps: int = 1,
 ) -> LoopRV:
     """Cut the output into tiles, compute the anchor in each, and return the loop over pieces of work.
 
@@ -34,6 +39,7 @@ def schedule_tiles(
     within  loops over blocks of a panel
     groups  of channels
     ahead   the data's name, where its lines are asked for a few steps before they are read
+    results the block that stores a tile, where its lines are asked for in the tile's steps; so many are these
     """
     n, *panels, oh, ow, ob = loops
     height, width = image
@@ -58,7 +64,25 @@ def schedule_tiles(
         sch.annotate(ow_tile if height == 1 else oh_tile, PREFETCH_NEXT, {f"{weight.name}_packed": PANEL})
     if ahead:
         sch.annotate(ow_tile, PREFETCH_STEPS, {ahead: STEPS_AHEAD})
+    if results:
+        ask_for_results(sch, results, ow_tile, config["ow_tile"], steps)
     return task
 
 
-__all__ = ["schedule_tiles"]
+def ask_for_results(sch: Schedule, out: str, tile: LoopRV, pixels: int, steps: int) -> None:
+    """Let tiles ask for the lines that a block stores, and for those of the images of the same size that it reads.
+
+    tile    the loop over tiles; each sums `steps` times, then stores `pixels`
+    """
+    block = sch.get(sch.get_block(out))
+    result = block.writes[0].buffer
+    images = [x.buffer.name for x in block.reads if x.buffer.scope == "global" and _size(x.buffer) == _size(result)]
+    rows = -(-pixels // max(min(steps, MOST_STEPS), 1))
+    sch.annotate(tile, PREFETCH_RESULTS, dict.fromkeys((result.name, *images), rows))
+
+
+def _size(buffer: Buffer) -> int:
+    return prod(buffer.const_shape())
+
+
+__all__ = ["ask_for_results", "schedule_tiles"]

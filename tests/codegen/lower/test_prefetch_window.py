@@ -13,8 +13,18 @@ from autosched.ir.node import preorder
 from autosched.tir import BufferLoad, BufferStore, For, Stmt
 from autosched.tir.expr import Call, Var, const, const_int, floordiv, floormod
 from autosched.tir.functor import substitute
-from autosched.tir.prefetch import PREFETCH_STEPS, PREFETCH_WINDOW, PREFETCH_WITHIN, requested
+from autosched.tir.prefetch import (
+    PREFETCH_RESULTS,
+    PREFETCH_STEPS,
+    PREFETCH_WINDOW,
+    PREFETCH_WITHIN,
+    TO_OWN,
+    TO_READ,
+    TO_WRITE,
+    requested,
+)
 from autosched.tir.simplify import simplify
+from autosched.tir.stmt import IfThenElse, seq
 from tests.codegen.programs import apart, buffer, loop
 
 ROWS, TILES, PIXELS, LANES, TAPS, AHEAD = 6, 5, 4, 16, 3, 2
@@ -152,3 +162,55 @@ def test_no_step_asks_for_what_is_beyond_its_tile() -> None:
         place = {tiles.loop_var: const(1, "int64"), steps.loop_var: const(step, "int64")}
         found = [const_int(simplify(substitute(i, place))) for i in fetch.indices]
         assert found == [min(step + AHEAD, STEPS - 1), 1, 0, 0]
+
+
+def stored_tiles(pixels: int, rows: int, channels: int, scale: int = 1) -> Stmt:
+    """Tiles of `PIXELS` that sum over channels, then store what they have of so many pixels with a buffer added."""
+    x, sums = buffer("X", channels, LANES), buffer("SUMS", PIXELS, LANES)
+    skip, out = (buffer(name, pixels, LANES) for name in ("SKIP", "OUT"))
+
+    def nest(of_lane):  # type: ignore[no-untyped-def]
+        def row(p: Var) -> Stmt:
+            return loop("lane", LANES, lambda v: of_lane(p, v), "vectorized")
+
+        return loop("p", PIXELS, row, "unrolled")
+
+    def store(t: Var, p: Var, v: Var) -> Stmt:
+        place = (t * PIXELS + p, v)
+        stored = BufferStore(out, sums[p, v] + skip[place], place)
+        return stored if pixels % PIXELS == 0 else IfThenElse(place[0] * scale < pixels, stored)
+
+    def tile(t: Var) -> Stmt:
+        summed = nest(lambda p, v: BufferStore(sums, sums[p, v] + x[p, v], (p, v)))
+        return seq(loop("c", channels, lambda _: summed), nest(lambda p, v: store(t, p, v)))
+
+    annotations = {PREFETCH_RESULTS: {"OUT": rows, "SKIP": rows}}
+    return loop("t", -(-pixels // PIXELS), tile, annotations=annotations)
+
+
+@pytest.mark.parametrize("rows", [1, 2, 3])
+@pytest.mark.parametrize("pixels", [TILES * PIXELS, TILES * PIXELS - 3])
+def test_steps_ask_for_what_their_tile_stores_and_reads_as_it_stores(pixels: int, rows: int) -> None:
+    """Of the last tile, which may have fewer pixels, no step owns what another one stores."""
+    made = prefetch_windows(stored_tiles(pixels, rows, 4))
+    tiles, steps = [n for n in preorder(made) if isinstance(n, For)][:2]
+    for number in range(TILES):
+        asked: dict[tuple[str, int], list[int]] = {}
+        for step in range(4):
+            place = {tiles.loop_var: number, steps.loop_var: step}
+            for test in (n for n in preorder(steps) if isinstance(n, IfThenElse)):
+                calls = [n for n in preorder(test) if isinstance(n, Call)]
+                for fetch, lines, purpose, _ in map(requested, calls if evaluate_index(test.condition, place) else ()):
+                    pixel, lane = (int(evaluate_index(i, place)) for i in fetch.indices)
+                    found = [pixel + (lane + offset) // LANES for offset in apart(lines, fetch.buffer)]
+                    asked.setdefault((fetch.buffer.name, purpose), []).extend(found)
+        first, most = number * PIXELS, rows * min(4, -(-PIXELS // rows))
+        own = sorted(set(asked["OUT", TO_OWN]))
+        assert own == list(range(first, min(first + min(most, PIXELS), pixels)))
+        assert asked["SKIP", TO_READ] == list(range(first, first + most))
+        assert asked["OUT", TO_WRITE] == list(range(first + rows, first + rows + most))  # a step ahead
+
+
+def test_what_is_stored_on_other_conditions_is_not_owned() -> None:
+    made = prefetch_windows(stored_tiles(TILES * PIXELS - 3, 1, 4, scale=2))
+    assert {requested(n)[2] for n in preorder(made) if isinstance(n, Call)} == {TO_READ, TO_WRITE}

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
+from autosched import te, topi
 from autosched.codegen import compile_func
+from autosched.codegen.lower.pipeline import lower_func
 from autosched.codegen.native import native_object
 from autosched.ir.node import preorder
 from autosched.runtime import Module
@@ -11,7 +13,8 @@ from autosched.space import Config
 from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.tir.evaluate import evaluate
-from autosched.tir.prefetch import PREFETCH_STEPS
+from autosched.tir.expr import Call
+from autosched.tir.prefetch import PREFETCH_STEPS, TO_OWN, TO_READ, TO_WRITE, requested
 from autosched.tir.stmt import For
 from tests.spread import spread
 from tests.templates.cases import conv
@@ -101,6 +104,23 @@ def test_recorded_tiles_stay_within_rows():
     assert "across_rows or ow_tile <= OW" in space.why_not(Config("conv2d", {**old, "ow_tile": 12, "oc_blocks": 1}))
     assert space.why_not(Config("conv2d", {**old, "across_rows": True, "oh_tile": 2, "ow_tile": 2}))
     assert Config("conv2d", {**old, "across_rows": True}) in space
+
+
+def test_tiles_ask_for_what_they_store_and_add_while_they_sum():
+    """Of 14 pixels in 4 steps, 4 each; the bias is no image."""
+    data, skip = (te.placeholder((1, 4, 14, 14, 16), name=name) for name in ("data", "skip"))
+    weight, bias = te.placeholder((64, 64, 1, 1), name="weight"), te.placeholder((1, 4, 1, 1, 16), name="bias")
+    out = topi.conv2d(data, weight, (1, 1), (0,) * 4, (1, 1), 1, "NCHW16c", "NCHW16c")
+    added = te.compute(out.shape, lambda *i: out(*i) + bias(0, i[1], 0, 0, i[4]) + skip(*i), name="added")
+    func = te.create_prim_func([data, weight, bias, skip, added], "int64")
+    config = default_config(func, HOST).with_knobs(ow_tile=14, oc_blocks=1)
+    lowered = lower_func(apply_config(func, config, HOST).func)
+    asked = [requested(x) for x in preorder(lowered.body) if isinstance(x, Call) and x.op == "prefetch"]
+    found = [
+        (x.buffer.name, len(lines), purpose) for x, lines, purpose, _ in asked if x.buffer.name in ("added", "skip")
+    ]
+    assert found == [("added", 4, TO_WRITE), *[("added", 1, TO_OWN)] * 4, ("skip", 4, TO_READ)]
+    check(func, ow_tile=13, oc_blocks=2)
 
 
 def test_windows_are_not_flat():
