@@ -235,6 +235,25 @@ def test_counts_that_are_none() -> None:
         run(array(3, 20), np.array([21]))
 
 
+def test_scans_over_open_lengths_in_an_old_opset() -> None:
+    """Operators of the body are the model's own: softmax is one of all dimensions behind the first."""
+    inside = scanned(
+        node("Softmax", "a", "s"), node("ReduceSum", "s", "t", axes=[0, 1], keepdims=0), node("Add", "v t", "w"),
+        node("Add", "s b", "each"), node("Sub", "a b", "other"),
+    )  # fmt: skip
+    scan = helper.make_node("Scan", ["v", "x", "y"], ["last", "all", "others"], num_scan_inputs=2, body=inside)
+    given = {"v": (FLOAT, [3]), "x": (FLOAT, ["t", 2, 2, 3]), "y": (FLOAT, ["u", 2, 2, 3])}
+    calls = [{"v": array(3), "x": array(t, 2, 2, 3), "y": array(t, 2, 2, 3)} for t in (4, 1)]
+    proto = Model([scan], given, dict.fromkeys(("last", "all", "others"), FLOAT), {}, calls).proto
+    proto.opset_import[0].version = 11
+    reference, run = onnxruntime.InferenceSession(proto.SerializeToString()), autosched.build(proto)
+    assert isinstance(run, VMExecutable)
+    check(run, [(call, reference.run(None, call)) for call in calls])
+    for t, u in ((2, 3), (3, 2)):
+        with pytest.raises(ShapeError, match="needs u == t"):
+            run(v=array(3), x=array(t, 2, 2, 3), y=array(u, 2, 2, 3))
+
+
 def test_parts_of_several_shapes() -> None:
     kept = Collected().append(autosched.nd.array(array(2))).append(autosched.nd.array(array(3)))
     with pytest.raises(ShapeError, match=r"parts of the shapes \[\[2\], \[3\]\]"):

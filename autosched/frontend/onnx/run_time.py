@@ -20,7 +20,7 @@ from autosched.frontend.onnx.functions import OWN_DOMAIN, captured, scan_as_loop
 from autosched.frontend.onnx.importer import Importer, import_parts
 from autosched.frontend.onnx.node import Node
 from autosched.frontend.onnx.sizes import Sizes, sizes
-from autosched.frontend.size_arithmetic import BY_DATA, EmptySizeVar, info_of, is_at_least, is_same, sliced
+from autosched.frontend.size_arithmetic import BY_DATA, EmptySizeVar, info_of, is_at_least, is_same, sliced, with_sizes
 from autosched.ir.module import GlobalVar, IRModule
 from autosched.relax import op
 from autosched.relax.expr import (
@@ -99,13 +99,30 @@ class RunTimeImporter(Importer):
     def call(self, proto: onnx.NodeProto, name: str, opset: int, inputs: Sequence[Expr | None]) -> bool:
         if proto.op_type == "Scan" and proto.domain in ("", "ai.onnx") and opset >= 9:
             attrs = attributes_of(proto, opset, name)
-            first = inputs[len(inputs) - attrs["num_scan_inputs"]]
-            axis = attrs.get("scan_input_axes", [0])[0]
-            if isinstance(first, Var) and not isinstance(info_of(first).dims[axis], int):
-                for node in scan_as_loop(proto, attrs, name):
-                    self.node(node, node.name, max(opset, 13))
+            if (lengths := self.one_length(proto, attrs, name, inputs)) is not None:
+                for node in scan_as_loop(lengths, attrs, name):  # operators in the body are the model's own
+                    self.node(node, node.name, opset if node.op_type == "Loop" else max(opset, 13))
                 return True
         return super().call(proto, name, opset, inputs)
+
+    def one_length(
+        self, proto: onnx.NodeProto, attrs: Mapping[str, Any], name: str, inputs: Sequence[Expr | None]
+    ) -> onnx.NodeProto | None:
+        """A Scan whose inputs are said to be of the same length; None where all lengths are known."""
+        first = len(inputs) - attrs["num_scan_inputs"]
+        scanned = [x for x in inputs[first:] if x is not None]
+        axes = [a % info_of(x).ndim for a, x in zip(attrs.get("scan_input_axes", [0] * len(scanned)), scanned)]
+        lengths = [info_of(x).dims[a] for a, x in zip(axes, scanned, strict=True)]
+        if all(isinstance(d, int) for d in lengths):
+            return None
+        length = next((d for d in lengths if isinstance(d, int)), lengths[0])
+        made = type(proto)()
+        made.CopyFrom(proto)
+        for number, (x, axis) in enumerate(zip(scanned, axes, strict=True)):
+            made.input[first + number] = f"{name}/scanned {number}"
+            dims = [length if a == axis else d for a, d in enumerate(info_of(x).dims)]
+            self.values[made.input[first + number]] = with_sizes(x, dims, self.bind)
+        return made
 
     # --- sizes that data says ----------------------------------------------------------------------------------------
 

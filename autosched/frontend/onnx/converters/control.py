@@ -96,7 +96,9 @@ def scan(node: Node) -> tuple[Expr, ...]:
     axes = node.attr("scan_input_axes", [0] * n_scanned)
     backwards = node.attr("scan_input_directions", [0] * n_scanned)
     n_outputs = len(body.output) - n_state
-    steps = node.shape(n_state)[axes[0]]
+    steps, *others = (node.shape(n_state + i)[axis] for i, axis in enumerate(axes))
+    if any(n != steps for n in others):
+        raise node.fail(f"its inputs have {', '.join(map(str, (steps, *others)))} slices")
     if steps > MOST_STEPS:
         raise node.fail(f"it has more than {MOST_STEPS} steps")
     scanned: list[list[Expr]] = [[] for _ in range(n_outputs)]
