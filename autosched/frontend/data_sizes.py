@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, field
 
-from autosched.frontend.size_arithmetic import EmptySizeVar, info_of, product_of
+from autosched.frontend.size_arithmetic import EmptySizeVar, info_of, product_of, sliced
 from autosched.relax import op
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.expr import Expr, ShapeExpr
 from autosched.relax.op.call import call_pure_packed
+from autosched.relax.op.registry import some_elements
 from autosched.relax.struct_info import Dim, ShapeStructInfo, TensorStructInfo, to_dim
 from autosched.tir.expr import PrimExpr, SizeVar
 
@@ -38,6 +39,20 @@ class DataSizes:
         """A tensor; dimensions that are None become symbols."""
         known = [self.size(most) if d is None else d for d in dims]
         return self.builder.match_cast(self.builder.emit(value), TensorStructInfo(known, dtype))
+
+    def part(self, x: Expr, axis: int, found: tuple[Dim, Dim], step: int = 1) -> Expr:
+        """The elements that `cut` found of a dimension. Where there may be none of them although the tensor has some,
+        how many they are is a symbol of its own."""
+        (begin, count), dims = found, info_of(x).dims
+        if step < 0 or not some_elements(count):
+            return sliced(x, axis, found, step)
+        ends = (
+            [d if a == axis else other for a, other in enumerate(whole)]
+            for d, whole in ((begin, [0] * len(dims)), (begin + count * step, dims), (step, [1] * len(dims)))
+        )
+        bounds = [self.builder.emit(op.size_values(ShapeExpr(tuple(end)))) for end in ends]
+        left = [None if a == axis else d for a, d in enumerate(dims)]
+        return self.sized(op.dynamic_strided_slice(x, *bounds), left, info_of(x).dtype, dims[axis])
 
     def places(self, x: Expr) -> Expr:
         """Where a tensor is not 0, int64 [its dimensions, how many]."""

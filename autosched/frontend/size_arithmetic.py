@@ -347,7 +347,8 @@ def cut(whole: Dim, begin: Dim, end: Dim, step: int = 1) -> tuple[Dim, Dim] | No
     first, last = _position(whole, begin), _position(whole, end)
     if first is None or last is None or step < 1:
         return None
-    count = plain(last - first)
+    is_end = isinstance(begin, int) and begin < 0 and is_same(last, whole)
+    count = smaller(-begin, whole) if is_end else plain(last - first)
     return plain(first), count if step == 1 else plain((count + (step - 1)) // step)
 
 

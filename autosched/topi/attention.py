@@ -91,7 +91,7 @@ def attention(
     out_dtype  what is computed and summed up in, where it is not the inputs' type, to which weights are then rounded
     softcap    scores x become softcap * tanh(x / softcap) before bias and mask
     cache      which keys a query sees, where the call says it; window_size limits these too
-    returns [B, S, H, E] in the order of the fourth layout
+    returns [B, S, H, E] in the order of the fourth layout; 0 where an open T is 0
     Source  Vaswani et al. 2017, section 3.2.1.
     """
     q, k, v = (Layered(x, layout) for x, layout in zip((query, key, value), layouts, strict=False))
@@ -140,7 +140,8 @@ def attention(
         if cache is not None and cache.sink is not None:
             head = cache.sink(cache.head(to["H"], to["S"]))
             weights = weights + te.exp(E.cast(dtype, head) - largest(to["B"], to["H"], to["S"]))
-        return _mean(context(*at), weights, zero_rows)
+        may_be_none = cache is None and const_int(columns) is None  # keys: their sum is 0 then, of some it is not
+        return _mean(context(*at), weights, "masked" if zero_rows is None and may_be_none else zero_rows)
 
     return te.compute(shape, normalised, name="T_attention", varargs_names=axes)
 

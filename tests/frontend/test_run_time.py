@@ -86,7 +86,7 @@ DETECTOR = [
 ]  # fmt: skip
 DETECTS = {
     "k": array(8, 3, 3, 3) / 5, "kb": array(4, 8, 1, 1), "ks": array(2, 8, 1, 1), "as_boxes": [0, 4, -1],
-    "as_scores": [0, 2, -1], "most": [5], "overlap": np.float32([0.5]), "least": np.float32([0.5]), "one": [1],
+    "as_scores": [0, 2, -1], "most": [5], "overlap": np.array([0.5], "f4"), "least": np.array([0.5], "f4"), "one": [1],
     "two": [2], "three": [3],
 }  # fmt: skip
 MODELS = {
@@ -134,9 +134,11 @@ MODELS = {
     ),
     "kept": Model(
         [node("ReduceMax", "x one", "m", keepdims=0), node("Greater", "m least", "c"),
-         node("Compress", "x c", "k", axis=0), node("MatMul", "k w", "y")],
-        {"x": (FLOAT, ["a", 4])}, {"y": FLOAT}, {"one": [1], "least": np.float32(1), "w": array(4, 6)},
-        [{"x": x} for x in (array(12, 4), -np.ones((3, 4), "f4"), array(30, 4))],
+         node("Compress", "x c", "k", axis=0), node("MatMul", "k w", "y"), node("Slice", "k one most zero", "rest"),
+         node("Slice", "k zero last zero", "first"), node("Neg", "first", "z")],
+        {"x": (FLOAT, ["a", 4])}, {"y": FLOAT, "rest": FLOAT, "z": FLOAT},
+        {"one": [1], "least": np.float32(1), "w": array(4, 6), "most": [9999], "zero": [0], "last": [-1]},
+        [{"x": x} for x in (array(12, 4), -np.ones((3, 4), "f4"), array(30, 4), 2 * np.eye(1, 4, dtype="f4"))],
     ),
     "rows": Model(
         [node("NonZero", "c", "n"), node("Transpose", "n", "t"), node("GatherND", "x t", "g"), node("Exp", "g", "e"),
@@ -242,7 +244,9 @@ def test_scans_over_open_lengths_in_an_old_opset() -> None:
         node("Add", "s b", "each"), node("Sub", "a b", "other"),
     )  # fmt: skip
     scan = helper.make_node("Scan", ["v", "x", "y"], ["last", "all", "others"], num_scan_inputs=2, body=inside)
-    given = {"v": (FLOAT, [3]), "x": (FLOAT, ["t", 2, 2, 3]), "y": (FLOAT, ["u", 2, 2, 3])}
+    given: dict[str, tuple[int, Sequence[object]]] = {
+        "v": (FLOAT, [3]), "x": (FLOAT, ["t", 2, 2, 3]), "y": (FLOAT, ["u", 2, 2, 3])
+    }  # fmt: skip
     calls = [{"v": array(3), "x": array(t, 2, 2, 3), "y": array(t, 2, 2, 3)} for t in (4, 1)]
     proto = Model([scan], given, dict.fromkeys(("last", "all", "others"), FLOAT), {}, calls).proto
     proto.opset_import[0].version = 11

@@ -124,7 +124,7 @@ def emit_guards(emitter: Emitter, indices: Indices) -> None:
         value = emitter.vector(at) if not isinstance(at, Affine) or at.lane else emitter.scalar(at)
         if guard.check.high == OPEN:
             value = _wide(emitter, value)
-            high: ir.Value = splat(emitter.builder, _wide(emitter, emitter.value(guard.extent)), lanes_of(value))
+            high: ir.Value = splat(emitter.builder, _size(emitter, guard.extent), lanes_of(value))
         else:
             high = constant(value.type, guard.check.high)
         bad = emitter.builder.icmp_unsigned(">=", value, high)
@@ -145,7 +145,7 @@ def emit_check_index(emitter: Emitter, call: E.Call) -> ir.Value:
     kind = value.type
     index, extent = value, None
     if check.high == OPEN:
-        extent = _wide(emitter, emitter.value(call.args[2]))
+        extent = _size(emitter, call.args[2])
         size = splat(b, extent, lanes_of(value))
     else:
         size = constant(kind, check.high)
@@ -170,6 +170,12 @@ def _wide(emitter: Emitter, value: ir.Value, dtype: str = "int64") -> ir.Value:
     if isinstance(value, ir.Constant) and lanes_of(value) == 1:
         return I64(int(value.constant))
     return emitter.resize(value, I64, dtype.startswith("int"))
+
+
+def _size(emitter: Emitter, size: E.PrimExpr) -> ir.Value:
+    """A size that comes with the call, which is the same in all lanes."""
+    value = _wide(emitter, emitter.value(size))
+    return value if lanes_of(value) == 1 else emitter.builder.extract_element(value, ir.Constant(ir.IntType(32), 0))
 
 
 def _key(emitter: Emitter, call: E.Call) -> Hashable:

@@ -15,6 +15,7 @@ import numpy as np
 from autosched.frontend.data_sizes import DataSizes
 from autosched.frontend.loops import add_loop, variables
 from autosched.frontend.onnx.contents import attributes_of
+from autosched.frontend.onnx.converters.arrange import open_slice
 from autosched.frontend.onnx.converters.control import MOST_STEPS
 from autosched.frontend.onnx.functions import OWN_DOMAIN, captured, scan_as_loop
 from autosched.frontend.onnx.importer import Importer, import_parts
@@ -343,6 +344,11 @@ class RunTimeImporter(Importer):
         one = self.builder.match_cast(self.bind(node.input(0)), TensorStructInfo(dims, info.dtype))
         return (op.squeeze(one, axis=tuple(sorted(found))),)
 
+    def slice(self, node: Node) -> tuple[Expr, ...] | None:
+        """A slice of an open dimension, which may be empty where that is not."""
+        found = open_slice(node, self.data.part)
+        return None if found is None else (found,)
+
     def first_rows(self, node: Node) -> tuple[Expr, ...] | None:
         """As many rows as a kernel has counted."""
         count = self.counts(node.input(1))
@@ -355,6 +361,7 @@ _RULES: dict[str, Callable[[RunTimeImporter, Node], tuple[Expr, ...] | None]] = 
     "NonZero": RunTimeImporter.non_zero,
     "Compress": RunTimeImporter.compress,
     "Squeeze": RunTimeImporter.squeeze,
+    "Slice": RunTimeImporter.slice,
     f"{OWN_DOMAIN}.FirstRows": RunTimeImporter.first_rows,
 }
 

@@ -280,6 +280,19 @@ def test_values_are_written_where_a_mask_holds() -> None:
     whole(Written(), [(random(10, 8, seed=count), mask(count)) for count in (5, 6, 0, 1, 10, 3)])
 
 
+class Chosen(nn.Module):
+    """What is right over no rows, and slices that are empty where their rows are not."""
+
+    def forward(self, x: torch.Tensor, m: torch.Tensor) -> Tensors:
+        y = x[m]
+        seen: torch.Tensor = nn.functional.scaled_dot_product_attention(x[None], y[None], y[None])
+        return (y > 0).any(), (y > 0).all(), y[1:] * 2, y[:-1].sum(0), y[-2:], seen
+
+
+def test_few_rows_and_none() -> None:
+    whole(Chosen(), [(random(6, 8, seed=count), mask(count, 6)) for count in (3, 0, 1, 6, 2)])
+
+
 class Repeated(nn.Module):
     """A filter behind a filter, over rows whose number is open too."""
 

@@ -199,6 +199,14 @@ def test_hidden_images_in_parts(strides: int) -> None:
         np.testing.assert_allclose(built(x).numpy(), reference(module, x), rtol=1e-4, atol=1e-4, err_msg=f"{h} x {w}")
 
 
+def test_all_accesses_are_checked_where_sizes_are_computed() -> None:
+    """The size of what a fused kernel keeps is a scalar among vectors."""
+    module = images(*depthwise(3, padding=1))
+    x = np.random.default_rng(0).standard_normal((1, 16, 5, 7)).astype("float32")
+    found = autosched.build(module, target="cpu", checks=True)(x)
+    np.testing.assert_allclose(found.numpy(), reference(module, x), rtol=1e-3, atol=1e-4)
+
+
 def test_images_below_the_window_are_refused() -> None:
     built = once(images(*conv(4, 16, 5)))
     assert built(np.zeros((1, 4, 5, 6), "float32")).shape == (1, 16, 1, 2)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import cast
 
 import numpy as np
@@ -123,16 +123,15 @@ def _pieces(node: Node, axis: int, sizes: Sequence[int]) -> tuple[Expr, ...]:
 
 @converter("Slice")
 def slice_(node: Node) -> Expr:
+    if (found := open_slice(node, sliced)) is not None:
+        return found
     dims = node.info(0).dims
     if node.opset < 10:
         begin, end = tuple(node.attr("starts")), tuple(node.attr("ends"))
         axes = tuple(node.attr("axes", range(len(begin))))
         steps: tuple[int, ...] = (1,) * len(begin)
     else:
-        axes = node.integers(3) if node.has(3) else tuple(range(len(node.sizes_of(1))))
-        steps = node.integers(4) if node.has(4) else (1,) * len(axes)
-        if _is_open(node, axes):
-            return _open_slice(node, [node.axis(a) for a in axes], steps)
+        axes, steps = _axes_and_steps(node)
         begin, end = node.integers(1), node.integers(2)
     if not len(begin) == len(end) == len(axes) == len(steps):
         raise node.fail(f"{len(begin)} starts, {len(end)} ends, {len(axes)} axes and {len(steps)} steps")
@@ -151,23 +150,30 @@ def slice_(node: Node) -> Expr:
     return node.input(0) if whole else op.strided_slice(node.input(0), axes=axes, begin=begin, end=end, strides=steps)
 
 
-def _is_open(node: Node, axes: Sequence[int]) -> bool:
-    """Whether sizes that are not known say where a slice begins or ends."""
-    dims = node.info(0).dims
-    given = [*(dims[node.axis(a)] for a in axes), *node.sizes_of(1), *node.sizes_of(2)]
-    return not all(isinstance(d, int) for d in given)
+def _axes_and_steps(node: Node) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    axes = node.integers(3) if node.has(3) else tuple(range(len(node.sizes_of(1))))
+    return axes, node.integers(4) if node.has(4) else (1,) * len(axes)
 
 
-def _open_slice(node: Node, axes: Sequence[int], steps: Sequence[int]) -> Expr:
+def open_slice(node: Node, part: Callable[[Expr, int, tuple[Dim, Dim], int], Expr]) -> Expr | None:
+    """A slice where sizes that are not known say where it begins or ends; None for others.
+
+    part  as `sliced`
+    """
+    if node.opset < 10:
+        return None
+    (axes, steps), dims = _axes_and_steps(node), node.info(0).dims
     begin, end, x = node.sizes_of(1), node.sizes_of(2), node.input(0)
+    if all(isinstance(d, int) for d in (*(dims[node.axis(a)] for a in axes), *begin, *end)):
+        return None
     if not len(begin) == len(end) == len(axes) == len(steps):
         raise node.fail(f"{len(begin)} starts, {len(end)} ends, {len(axes)} axes and {len(steps)} steps")
-    for axis, first, last, step in zip(axes, begin, end, steps, strict=True):
+    for axis, first, last, step in zip(map(node.axis, axes), begin, end, steps, strict=True):
         whole = info_of(x).dims[axis]
         found = reversed_cut(whole, first, last, step) if step < 0 else cut(whole, first, last, step)
         if found is None:
-            raise node.fail(f"from {first} to {last} in steps of {step} of a dimension '{info_of(x).dims[axis]}'")
-        x = node.emit(sliced(x, axis, found, step))
+            raise node.fail(f"from {first} to {last} in steps of {step} of a dimension '{whole}'")
+        x = node.emit(part(x, axis, found, step))
     return x
 
 

@@ -34,7 +34,7 @@ def slice_(t: Emitter, input: Expr, dim: int = 0, start: Any = None, end: Any = 
         found = cut(shape[axis], 0 if start is None else start, TO_THE_END if end is None else end, step)
         if found is None:
             raise t.fail(f"a slice from {start} to {end} in steps of {step} of a dimension {shape[axis]}")
-        return sliced(input, axis, found, step)
+        return sliced(input, axis, found, step) if t.data is None else t.data.part(input, axis, found, step)
     first, last, _ = slice(start, end, step).indices(shape[axis])
     if (first, last, step) == (0, shape[axis], 1):
         return input

@@ -58,7 +58,7 @@ def _ordered(t: Emitter, definition: Callable[..., Expr], x: Expr, dim: object, 
     """A largest or smallest element; of booleans by their numbers."""
     if info_of(x).dtype != "bool":
         return _reduced(t, definition, x, dim, keepdim)
-    return t.cast(t(_reduced(t, definition, t.cast(x, "int8"), dim, keepdim)), "bool")
+    return t.cast(t(_reduced(t, definition, t.cast(x, "uint8"), dim, keepdim)), "bool")
 
 
 @converter("amax")
