@@ -155,19 +155,21 @@ def filter_of(outputs: int, stride: int, taps: int = TAPS) -> AnyFilter:
     return Filter(outputs, PAIRS[outputs + taps - TAPS], taps)
 
 
-def transform_taps(f: AnyFilter, g: Sequence[PrimExpr]) -> list[PrimExpr]:
+def transform_taps(f: AnyFilter, g: Sequence[PrimExpr], by_sums: bool = False) -> list[PrimExpr]:
     """G g as expressions of taps times `tap_scale`, each row without its `row_scale`: of F(4, 3) sums with 1, 2 and 4.
 
     They are few enough to be found anew where weights are read. Of stride 2 those of F(2, 3) alone.
+    by_sums  whether 2 g is g + g, for cores that add beside their multiply-adds: more operations, the same numbers
     """
+    scaled = _doubled if by_sums else _scaled
     if isinstance(f, StridedFilter):
         assert f.outputs == 2, "its scale is one"
-        return [*transform_taps(f.even, g[0::2]), g[1]]
+        return [*transform_taps(f.even, g[0::2], by_sums), g[1]]
     out = [g[0]]
     for p in f.pairs:
         ratio = round(p / f.pairs[0], 12)
-        even = _scaled(g[2], ratio * ratio, g[0]) if len(g) == TAPS else g[0]
-        out += [_scaled(g[1], ratio, even), _scaled(g[1], -ratio, even)]
+        even = scaled(g[2], ratio * ratio, g[0]) if len(g) == TAPS else g[0]
+        out += [scaled(g[1], ratio, even), scaled(g[1], -ratio, even)]
     return [*out, g[-1]] if f.has_leading else out
 
 
@@ -223,6 +225,13 @@ def _scaled(term: PrimExpr, weight: float, start: PrimExpr) -> PrimExpr:
     if abs(abs(weight) - 1.0) < 1e-12:
         return start + term if weight > 0 else start - term
     return start + term * const(weight, term.dtype)
+
+
+def _doubled(term: PrimExpr, weight: float, start: PrimExpr) -> PrimExpr:
+    """start + weight * term, by sums as far as the weight has factors of 2."""
+    while abs(weight) >= 2:
+        term, weight = term + term, weight / 2
+    return _scaled(term, weight, start)
 
 
 def pick(position: PrimExpr, values: Sequence[PrimExpr]) -> PrimExpr:

@@ -59,11 +59,12 @@ def test_points_come_in_pairs():
     assert make_filter(2).inputs == 4
 
 
+@pytest.mark.parametrize("by_sums", [False, True])
 @pytest.mark.parametrize(("f", "n"), [(make_filter(2), 3), (make_filter(4), 3), (filter_of(2, 2).even, 2)])
-def test_inputs_take_over_what_rows_of_weights_have_in_common(f, n):
+def test_inputs_take_over_what_rows_of_weights_have_in_common(f, n, by_sums):
     d, g = te.placeholder((f.inputs,), "float64", name="d"), te.placeholder((n,), "float64", name="g")
     inputs = transform_inputs(f, [d[i].as_expr() for i in range(f.inputs)], is_scaled=True)
-    taps = transform_taps(f, [g[i].as_expr() for i in range(n)])
+    taps = transform_taps(f, [g[i].as_expr() for i in range(n)], by_sums)
     products = te.compute((f.inputs,), lambda i: pick(i, inputs) * pick(i, taps), name="products")
     rng = np.random.default_rng(0)
     given, weights = rng.standard_normal(f.inputs), rng.standard_normal(n)

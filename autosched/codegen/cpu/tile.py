@@ -14,7 +14,7 @@ from autosched.codegen.cpu.amx_nest import TileSizes
 from autosched.codegen.cpu.byte_dot import dot_product, emit_dot_product
 from autosched.codegen.cpu.checks import emit_assert, hoist_checks
 from autosched.codegen.cpu.column_dot import column_sum, emit_column_sum
-from autosched.codegen.cpu.cut import work
+from autosched.codegen.cpu.cut import stores_in_code, work
 from autosched.codegen.cpu.dot import emit_pairs, pair_factors
 from autosched.codegen.cpu.emitter import Guards
 from autosched.codegen.cpu.horizontal import emit_lane_reduction, lane_reduction
@@ -55,6 +55,7 @@ from autosched.tir.stmt import (
 )  # fmt: skip
 
 MOST_UNROLLED = 4096  # stores: an unrolled loop with more of them runs as a loop
+MOST_STORES = 512  # in its code: one with more of both
 MOST_VECTORS = 16  # a vectorised loop with more whole vectors runs as a loop over vectors
 VECTORS_AT_ONCE = 4  # in an iteration of that loop
 
@@ -262,7 +263,7 @@ class TileEmitter(ValueEmitter):
         self.analyzer = enter(outer, loop)
         if self.emit_known(loop):
             pass
-        elif loop.kind == LoopKind.UNROLLED and count is not None and work(loop) <= MOST_UNROLLED:
+        elif loop.kind == LoopKind.UNROLLED and count is not None and self.is_small(loop):
             self.unroll(loop, count)
         elif (
             loop.kind == LoopKind.VECTORIZED and count is not None and self.lanes == 1 and self.facts(loop).fills_lanes
@@ -319,6 +320,10 @@ class TileEmitter(ValueEmitter):
                 loop, _fills_lanes(loop), _vector_dtype(loop.body), _has_chains(loop.body)
             )
         return found
+
+    def is_small(self, loop: For) -> bool:
+        """Whether a loop's code is short enough to be written once for each iteration."""
+        return work(loop) <= MOST_UNROLLED or stores_in_code(loop, self.isa.lanes("float32")) <= MOST_STORES
 
     def unroll(self, loop: For, count: int) -> None:
         start = self.index(loop.start)

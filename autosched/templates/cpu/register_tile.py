@@ -45,6 +45,16 @@ def fits(rows: int, vectors: int, registers: int, is_whole: bool = False) -> boo
     return rows * vectors + vectors + shared <= registers if rows > 1 else vectors + 2 <= registers
 
 
+def adds_apart(target: Target) -> bool:
+    """Whether cores add in units of their own, beside those of multiply-adds: AMD's."""
+    return target.mcpu.startswith("znver")
+
+
+def runs_in_halves(target: Target) -> bool:
+    """Whether vectors of 512 bits take units of 256 bits twice: loads and sums then hide behind multiply-adds."""
+    return target.mcpu == "znver4" and target.vector_bits == 512
+
+
 def cycles_per_vector(panel_bytes: float, target: Target, caches: CacheSizes | None = None) -> float:
     """Cycles to bring one vector of a panel that is read once a tile, from the cache that holds the whole panel.
 

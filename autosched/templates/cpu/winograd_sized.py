@@ -29,7 +29,7 @@ from autosched.templates.classify import extents, reduced, spatial
 from autosched.templates.core_nests import load, one_of, store
 from autosched.templates.cpu.conv_blocks import SizedConv, find_conv
 from autosched.templates.cpu.open_channels import open_channels
-from autosched.templates.cpu.register_tile import FLOAT_BYTES, is_cold
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, adds_apart, is_cold
 from autosched.templates.cpu.sized import sized
 from autosched.templates.cpu.task_order import LEAST_THREADS
 from autosched.templates.cpu.winograd import LEAST_CHANNELS
@@ -86,6 +86,7 @@ class Form:
     prefetch  whether the next panel of weights is asked for ahead
     few      tiles up to which weights are transformed where they are read; 0 for none
     step     input channels that are added up in registers there
+    by_sums  whether twice a weight is a sum there
     """
 
     m: int
@@ -99,6 +100,7 @@ class Form:
     prefetch: bool
     few: int
     step: int
+    by_sums: bool
 
     @property
     def points(self) -> int:
@@ -229,7 +231,9 @@ def choose_form(outputs: int, channels: int, block: int, stride: int, strict: bo
     has_few = is_far and step > 0 and m == (OUTPUTS if stride == 1 else 2) and lanes % block == 0
     has_few = has_few and tiles >= MOST_FEW[stride] and f.inputs * FEW_ROWS[-1] + SUMS <= target.num_registers
     few = MOST_FEW[stride] if has_few else 0
-    return Form(m, stride, min(rows, tiles), vectors, panels, tiles, threads, is_far, prefetch, few, step)
+    return Form(
+        m, stride, min(rows, tiles), vectors, panels, tiles, threads, is_far, prefetch, few, step, adds_apart(target)
+    )
 
 
 @dataclass(frozen=True)
@@ -393,11 +397,11 @@ class _Writer:
 
                 def column(v: PrimExpr, k: int) -> Stmt:
                     taps = [tap(at, i, k, v) for i in range(TAPS)]
-                    return store(columns, transform_taps(self.filter, taps)[row_of_weights], k, v)
+                    return store(columns, self.weights_of(taps)[row_of_weights], k, v)
 
                 def weight(v: PrimExpr, y: int) -> Stmt:
                     taps = [load(columns, k, v) for k in range(TAPS)]
-                    return store(weights, transform_taps(self.filter, taps)[y], y, v)
+                    return store(weights, self.weights_of(taps)[y], y, v)
 
                 def added(y: Var, r: Var, v: PrimExpr) -> Stmt:
                     tile = E.add(first, E.cast(INDEX, r))
@@ -426,6 +430,10 @@ class _Writer:
 
         blocks = E.floordiv(self.channels, step)
         return seq(*map(start, range(size)), loop("b", blocks, lambda b: seq(*(row(b, x) for x in range(size)))))
+
+    def weights_of(self, taps: Sequence[PrimExpr]) -> list[PrimExpr]:
+        """What taps along an axis become."""
+        return transform_taps(self.filter, taps, self.form.by_sums)
 
     def taps_ahead(self, panel: Var, b: Var, x: int, c: PrimExpr, tap: Callable[..., BufferLoad]) -> list[Stmt]:
         """Requests for a step's share of the next block of taps, in all rows of points but the last ones."""

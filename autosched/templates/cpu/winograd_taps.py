@@ -4,7 +4,7 @@
     for panel of output channels in parallel:
         M = 0
         for block of input channels:
-            for x in 6 (unrolled):
+            for x in 6 (unrolled): for group of tiles:
                 for c in block: P[y, tiles] += V[x, y, tiles, c] * (G g Gᵀ)[x, y, c]    # 6 products in a register tile
                 M[x, y, tiles] += P
         out = epilogue(transformed M)
@@ -13,9 +13,14 @@ Transformed weights are four times as many as the weights. Where few tiles meet 
 longer to come from memory than the products, on several cores all the more. Here 9 numbers are read instead of 36 (16
 of F(2), whose weights are read fastest otherwise); `transform_taps` takes about 70 sums beside 144 multiply-adds of
 four tiles. 7x7x512 takes .94 of F(2)'s time on one core of a Zen 5, .78 on two.
+
+More tiles are groups of up to four, which transform the same weights. That is worth it where sums cost nothing: on a
+Zen 4, whose cores add beside multiply-adds that take two turns, 14x14x256 takes .88 of F(4)'s time.
 """
 
 from __future__ import annotations
+
+import dataclasses
 
 from autosched import te
 from autosched.space import Config, ConfigSpace, load_space
@@ -23,7 +28,7 @@ from autosched.target import Target
 from autosched.te import Tensor
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain
-from autosched.templates.cpu.register_tile import FMA_PER_CYCLE
+from autosched.templates.cpu.register_tile import FMA_PER_CYCLE, adds_apart, runs_in_halves
 from autosched.templates.cpu.task_order import LEAST_THREADS
 from autosched.templates.cpu.winograd import match_winograd
 from autosched.templates.cpu.winograd_cost import INPUT_CYCLES, LEAST_TASKS, OUTPUT_CYCLES, Core, weight_cycles
@@ -44,9 +49,12 @@ from autosched.tir.schedule import Schedule
 
 PARTS = "winograd_parts"
 OUTPUTS, SIZE = 4, 6  # of a tile in each direction: its outputs and inputs
-MOST_TILES = 4  # rows of the register tile; more would transform the weights again, and packed ones are faster then
+MOST_ROWS = 4  # of the register tile
+# With more groups packed weights are faster: 16 tiles of 14x14x256 take .88 of the time, 25 of 20x20x192 1.09 (Zen 4).
+MOST_TILES = 16
 SUMS = 8  # registers beside those of products: taps, and what they become
 OTHER_STEPS = 12  # of a step beside its multiply-adds: loads of taps, or sums where the same units compute them
+ADD_STEPS = 20  # which sums take at least, in units of their own
 SUM_CYCLES = 72  # to add a register tile of four tiles to what memory has of it
 
 
@@ -64,7 +72,8 @@ class WinogradTaps:
         conv, sizes = found[0], found[2]
         tiles, data_block, lanes = _tiling(conv).tiles, conv.data.const_shape()[4], target.lanes("float32")
         threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
-        if tiles > MOST_TILES or SIZE * tiles + SUMS > target.num_registers:
+        rows = _tiling(conv).block
+        if tiles > (MOST_TILES if runs_in_halves(target) else MOST_ROWS) or SIZE * rows + SUMS > target.num_registers:
             return None
         if lanes % sizes["block"] or sizes["O"] < threads * lanes or _channels(sizes["C"], data_block) is None:
             return None
@@ -85,10 +94,10 @@ class WinogradTaps:
     def estimate(self, anchor: Anchor, config: Config, target: Target) -> float:
         """Cycles that a configuration is expected to take on one core."""
         s, core = anchor.sizes, Core.of(target)
-        tiles, panels = s["tiles"], -(-s["O"] // core.lanes)
-        step = (SIZE * tiles + OTHER_STEPS) / FMA_PER_CYCLE
-        sums = SUM_CYCLES * tiles / MOST_TILES / int(config["channels"])
-        products = SIZE * panels * s["C"] * (step + sums)
+        tiles, rows, panels = s["tiles"], _tiling(anchor.details[0]).block, -(-s["O"] // core.lanes)
+        step = max(SIZE * rows, ADD_STEPS) if adds_apart(target) else SIZE * rows + OTHER_STEPS
+        sums = SUM_CYCLES * rows / MOST_ROWS / int(config["channels"])
+        products = SIZE * panels * s["C"] * -(-tiles // rows) * (step / FMA_PER_CYCLE + sums)
         n_vectors = s["C"] / core.lanes * INPUT_CYCLES[OUTPUTS] + panels * OUTPUT_CYCLES[OUTPUTS]
         return products + tiles * n_vectors + weight_cycles(s["C"] * s["O"] * TAPS**2, 1, products, core)
 
@@ -97,10 +106,11 @@ class WinogradTaps:
         assert anchor is not None, "apply is called on a function that matched"
         conv, chain = anchor.details
         pack = TapPack(conv.weight.const_shape(), OUTPUTS, target.lanes("float32"))
-        sch = Schedule(_taps_func(func, conv, pack, config))
+        sch = Schedule(_taps_func(func, conv, pack, config["channels"], adds_apart(target)))
         _schedule_result(sch, chain, pack)
-        _schedule_products(sch, f"{conv.weight.name}_packed", pack, config)
-        _schedule_inputs(sch, anchor.sizes["data_block"], config)
+        rows = _tiling(conv).block
+        _schedule_products(sch, f"{conv.weight.name}_packed", pack, rows, config)
+        _schedule_inputs(sch, anchor.sizes["data_block"], rows, config["channels"])
         packs = tuple(pack if b is conv.weight else None for b in func.buffers)
         s = anchor.sizes
         flops = 2 * s["N"] * s["OH"] * s["OW"] * s["O"] * s["C"] * TAPS**2
@@ -113,21 +123,22 @@ def _channels(channels: int, block: int) -> int | None:
 
 
 def _tiling(conv: Convolution) -> Tiling:
-    """All tiles are one block."""
-    return Tiling(make_filter(OUTPUTS), conv.out.const_shape(), MOST_TILES)
+    """Blocks are the rows of register tiles, as even as can be."""
+    tiling = Tiling(make_filter(OUTPUTS), conv.out.const_shape(), MOST_ROWS)
+    return dataclasses.replace(tiling, block=-(-tiling.tiles // -(-tiling.tiles // MOST_ROWS)))
 
 
-def _taps_func(func: PrimFunc, conv: Convolution, pack: TapPack, config: Config) -> PrimFunc:
+def _taps_func(func: PrimFunc, conv: Convolution, pack: TapPack, step: int, by_sums: bool) -> PrimFunc:
     """`func` with the convolution replaced by the stages."""
     given, tiling = conv.given, _tiling(conv)
     data = te.placeholder(given.const_shape(), given.dtype, name=given.name)
     weight = te.placeholder(pack.packed_shape, conv.weight.dtype, name=f"{conv.weight.name}_packed")
     read = padded_reader(conv, tiling, data)
-    out = _stages(tiling, conv, read, weight, config["channels"])
+    out = _stages(tiling, conv, read, weight, step, by_sums)
     return with_stages(func, conv, data, weight, out)
 
 
-def _stages(tiling: Tiling, conv: Convolution, read: Read, weight: Tensor, step: int) -> Tensor:
+def _stages(tiling: Tiling, conv: Convolution, read: Read, weight: Tensor, step: int, by_sums: bool) -> Tensor:
     """Those of `winograd_stages`, with products over blocks of `step` input channels and over all of them."""
     f, tiles, out_block = make_filter(OUTPUTS), tiling.filled, tiling.shape[4]
     _, data_blocks, _, _, data_block = conv.data.const_shape()
@@ -145,8 +156,8 @@ def _stages(tiling: Tiling, conv: Convolution, read: Read, weight: Tensor, step:
     def part(b: PrimExpr, x: PrimExpr, y: PrimExpr, p: PrimExpr, o: PrimExpr) -> PrimExpr:
         at, panel, lane = b * step + c.var, floordiv(o, width), floormod(o, width)
         columns = ([weight[panel, at, i, k, lane].as_expr() for i in range(TAPS)] for k in range(TAPS))
-        rows = [pick(x, transform_taps(f, taps)) for taps in columns]
-        return te.sum(v[x, y, p, at].as_expr() * pick(y, transform_taps(f, rows)), axis=c)
+        rows = [pick(x, transform_taps(f, taps, by_sums)) for taps in columns]
+        return te.sum(v[x, y, p, at].as_expr() * pick(y, transform_taps(f, rows, by_sums)), axis=c)
 
     def half(p: PrimExpr, ob: PrimExpr, i: PrimExpr, y: PrimExpr, oi: PrimExpr) -> PrimExpr:
         terms = [products[x, y, p, ob * out_block + oi].as_expr() for x in range(SIZE)]
@@ -188,14 +199,15 @@ def _schedule_result(sch: Schedule, chain: Chain, pack: TapPack) -> None:
     sch.compute_at(PRODUCTS, panel, True)
 
 
-def _schedule_products(sch: Schedule, weight: str, pack: TapPack, config: Config) -> None:
-    """Blocks of input channels; in each the rows of points, whose six products of all tiles are a register tile."""
+def _schedule_products(sch: Schedule, weight: str, pack: TapPack, rows: int, config: Config) -> None:
+    """Blocks of input channels; in each the rows of points, whose six products of `rows` tiles are a register tile."""
     *_, x, y, p, o, b = sch.get_loops(PRODUCTS)
-    sch.reorder(b, x, y, p, o)
+    group, p = sch.split(p, [None, rows])
+    sch.reorder(b, x, group, y, p, o)
     for loop in (x, y, p):
         sch.unroll(loop)
     sch.vectorize(o)
-    sch.compute_at(PARTS, x, True)
+    sch.compute_at(PARTS, group, True)
     sch.set_scope(PARTS, 0, "local")
     *_, y, p, o, c = sch.get_loops(PARTS)
     sch.reorder(c, y, p, o)
@@ -207,16 +219,17 @@ def _schedule_products(sch: Schedule, weight: str, pack: TapPack, config: Config
     sch.decompose_reduction(PRODUCTS, b)
 
 
-def _schedule_inputs(sch: Schedule, data_block: int, config: Config) -> None:
+def _schedule_inputs(sch: Schedule, data_block: int, rows: int, channels: int) -> None:
     """A phase of its own, which stores what a register tile reads of a block of channels side by side."""
-    channels = config["channels"]
     *_, x, y, p, c = sch.get_loops(INPUTS)
     cb, ci = sch.split(c, [None, data_block])
     sch.reorder(p, cb, x, y, ci)
     sch.parallel(p)
     _unroll_tile(sch, INPUTS)
     sch.transform_layout(
-        INPUTS, ("write", 0), lambda x, y, p, c: (x, floordiv(c, channels), y, p, floormod(c, channels))
+        INPUTS,
+        ("write", 0),
+        lambda x, y, p, c: (x, floordiv(c, channels), floordiv(p, rows), y, floormod(p, rows), floormod(c, channels)),
     )
     sch.compute_at(COLUMNS, cb, True)
     sch.set_scope(COLUMNS, 0, "local")

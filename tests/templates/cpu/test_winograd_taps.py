@@ -7,16 +7,18 @@ import pytest
 
 import autosched
 from autosched import relax
+from autosched.codegen import compile_func
 from autosched.records import FallbackContext
 from autosched.space import Config
 from autosched.target import Target
-from autosched.templates import default_config, space_for, templates_for
+from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.templates.accuracy import with_strict
 from tests.spread import spread
 
 from .test_winograd import LIMIT, conv, error
 
 WIDE = Target("llvm -mcpu=x86-64-v4 -num-cores=2 -l1-bytes=49152 -l2-bytes=1048576 -l3-bytes=33554432")
+HALVES = Target(str(WIDE).replace("x86-64-v4", "znver4").replace("49152", "32768"))
 NARROW = Target("llvm -mcpu=x86-64-v3 -num-cores=2")
 
 CASES = {
@@ -52,6 +54,35 @@ def test_blocks_below_a_vector_and_what_is_fused_behind(block: int, outputs: int
     for epilogue in ("", "residual"):
         func = conv(1, 64, 7, 7, outputs, (1, 1, 1, 1), block=block, epilogue=epilogue)
         assert error(func, Config("winograd_taps", {"channels": 32})) < LIMIT
+
+
+def runs_halves() -> bool:
+    return set(HALVES.features) <= set(Target("cpu").features)
+
+
+@pytest.mark.skipif(not runs_halves(), reason="needs the instructions of a Zen 4")
+@pytest.mark.parametrize(("size", "channels"), [(11, 32), (8, 48), (14, 64)])
+def test_groups_of_tiles(size: int, channels: int) -> None:
+    func = conv(1, channels, size, size, 48, (1, 1, 1, 1), block=16)
+    assert error(func, Config("winograd_taps", {"channels": 16}), HALVES, threads=2) < LIMIT
+
+
+def test_where_sums_cost_nothing_more_tiles_share_weights() -> None:
+    for channels, size, template in ((256, 14, "winograd_taps"), (320, 10, "winograd_taps"), (192, 20, "winograd")):
+        func = conv(1, channels, size, size, channels, (1, 1, 1, 1), block=16)
+        assert default_config(func, HALVES).template == template
+        assert "winograd_taps" not in names(func, WIDE)
+
+
+def test_products_alone_take_the_units_of_multiply_adds_where_sums_have_their_own() -> None:
+    func = conv(1, 64, 7, 7, 32, (1, 1, 1, 1), block=16)
+    asm = {}
+    for target in (WIDE, HALVES):
+        applied = apply_config(func, Config("winograd_taps", {"channels": 32}), target)
+        asm[target] = compile_func(applied.func, target, name="k").kernel.asm
+    fused = [line for line in asm[HALVES].splitlines() if "vfmadd" in line and "{1to16}" in line]
+    products = [line for line in fused if "(%rip)" not in line]
+    assert len(products) == 6 * 6 * 4, "the rows of points are unrolled"
 
 
 def test_it_wins_where_few_tiles_meet_many_weights() -> None:
