@@ -42,6 +42,7 @@ from autosched.templates.cpu.register_tile import (
     fits,
     most_rows,
     pieces,
+    runs_in_halves,
 )
 from autosched.templates.cpu.rows import vectorize_block
 from autosched.tir import BufferStore, PrimFunc, as_int
@@ -56,6 +57,9 @@ QUERIES_OF_KEYS = 13  # queries that take as long as the keys of a piece, which 
 # Queries of a piece that copies its values where their rows lie apart: with 8 heads of 64 elements 512 queries take .87
 # of the time, with 12 heads 256 take .95, 197 .96 and 128 .98 to 1.01, 99 of three heads 1.03 (Emerald Rapids).
 LEAST_COPYING = 160
+# Of a value, read at once where tiles of few rows are no slower: with 64 elements 128 queries and keys take .94 of the
+# time, 197 .95, 512, 64 and 49 .97 to 1.0 (Zen 4).
+VALUE_VECTORS = 4
 FEW_KEYS = 8  # with them a tile of scores is small enough to be one with all that follows
 
 
@@ -117,16 +121,19 @@ class AttentionRows:
 def _choose_tiles(s: Mapping[str, int], lanes: int, target: Target) -> tuple[RegisterTile, RegisterTile]:
     """Tiles of both products with equal rows, of least estimated time together."""
 
+    n_values = -(-s["E"] // lanes)
+    at_once = min(VALUE_VECTORS, n_values) if runs_in_halves(target) else 1
+
     def tiles(rows: int) -> tuple[float, RegisterTile, RegisterTile]:
         total, found = 0.0, []
-        for width, steps in ((s["T"], s["D"]), (s["E"], s["T"])):
-            tile = choose_tile(s["M"], -(-width // lanes), steps, target, rows=rows)
-            total += cycles(pieces(s["M"], rows), tile.vectors, -(-width // lanes), steps, target)
+        for vectors, steps, multiple in ((-(-s["T"] // lanes), s["D"], 1), (n_values, s["T"], at_once)):
+            tile = choose_tile(s["M"], vectors, steps, target, multiple, rows)
+            total += cycles(pieces(s["M"], rows), tile.vectors, vectors, steps, target)
             found.append(tile)
         return total, found[0], found[1]
 
     most = min(16, s["M"], most_rows(FLOAT_BYTES * s["T"], target))  # of the scores, which the second product reads
-    fitting = [rows for rows in range(1, most + 1) if fits(rows, 1, target.num_registers)]
+    fitting = [rows for rows in range(1, most + 1) if fits(rows, at_once, target.num_registers)]
     best = min(map(tiles, fitting), key=lambda t: t[0])
     return best[1], best[2]
 

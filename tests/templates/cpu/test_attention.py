@@ -68,3 +68,11 @@ def test_heads_are_divided_so_that_threads_end_together(heads, queries, keys, co
     func = te.create_prim_func([q, k, v, topi.attention(q, k, v, None, 0.125, layouts=("BHSD",) * 4)])
     target = Target(f"llvm -mcpu=emeraldrapids -num-cores={cores}")
     assert default_config(func, target)["parts"] == expected
+
+
+@pytest.mark.parametrize(("mcpu", "size", "expected"), [("znver4", 64, 4), ("znver4", 24, 2), ("emeraldrapids", 64, 2)])
+def test_whole_values_are_read_at_once_where_vectors_go_in_halves(mcpu, size, expected):
+    func = attention(30, 40, size, False, ("BHSD",) * 4)
+    config = default_config(func, Target(f"llvm -mcpu={mcpu} -num-cores=2"))
+    assert config["value_vectors"] == expected
+    assert (config["rows"] <= 6) is (expected == 4)
