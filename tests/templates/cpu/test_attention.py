@@ -72,7 +72,7 @@ def test_heads_are_divided_so_that_threads_end_together(heads, queries, keys, co
 
 @pytest.mark.parametrize(("mcpu", "size", "expected"), [("znver4", 64, 4), ("znver4", 24, 2), ("emeraldrapids", 64, 2)])
 def test_whole_values_are_read_at_once_where_vectors_go_in_halves(mcpu, size, expected):
-    func = attention(30, 40, size, False, ("BHSD",) * 4)
+    func = attention(128, 128, size, False, ("BHSD",) * 4)
     config = default_config(func, Target(f"llvm -mcpu={mcpu} -num-cores=2"))
     assert config["value_vectors"] == expected
     assert (config["rows"] <= 6) is (expected == 4)

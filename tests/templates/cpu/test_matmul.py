@@ -96,6 +96,8 @@ def test_few_rows_meet_a_large_weight_in_one_pass_that_asks_ahead(target: Target
 def test_rows_whose_tile_would_be_one_vector_wide_meet_a_panel_in_halves(m: int) -> None:
     chosen = default_config(dense(m, 768, 3072), V4)
     assert chosen["rows"] == 8 and chosen["vectors"] > 1 and chosen["chunk"] == 2 and chosen["prefetch"]
+    narrow = default_config(dense(m, 768, 3072), Target("llvm -mcpu=znver4"))
+    assert narrow["vectors"] == 1 and narrow["rows"] == 8
 
 
 @spread(2, "ahead", [2, 16])
