@@ -135,7 +135,7 @@ def resolve_records(
     if records is None and AUTOSCHED_TUNE.get() == "off":
         records = FallbackContext()
     if isinstance(records, DispatchContext) and records.is_last:
-        return Lookup(records, run_as=run_as, is_strict=strict)
+        return Lookup(records, predict=predict, run_as=run_as, is_strict=strict)
     if isinstance(records, Sequence) and not isinstance(records, str) and not records:
         records = None
     device = AUTOSCHED_TARGET_AS.get() if like is None else like

@@ -23,7 +23,11 @@ from autosched.templates.thread_knob import space_with_threads, with_threads
 
 def default_of(task: Task) -> Config:
     """The configuration that a task gets without any record, as many threads included as the build would choose."""
-    config = default_config(task.func, task.target)
+    return with_usual_threads(default_config(task.func, task.target), task)
+
+
+def with_usual_threads(config: Config, task: Task) -> Config:
+    """A task's configuration over as many threads as a build chooses for a kernel whose record names none."""
     if task.threads == 1 or not task.target.is_cpu:
         return config
     sizes = (math.prod(b.const_shape()) * np.dtype(b.dtype).itemsize for b in task.func.buffers)

@@ -182,6 +182,11 @@ class Usable:
     def __init__(self, space: ConfigSpace, versions: Mapping[str, str]):
         self._space, self.versions = space, versions
 
+    @property
+    def default(self) -> Config:
+        """What the call gets without any record."""
+        return self._space.default
+
     def __call__(self, config: Config) -> str:
         return self._space.why_not(config)
 

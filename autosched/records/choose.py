@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 from autosched.records.found import Found, Trust, Validator, miss, objection_to
 from autosched.records.record import Record, host_id
+from autosched.space import Config
 from autosched.target import Fingerprint
 from autosched.task import Task
 
@@ -23,7 +24,13 @@ class Match:
     trust: Trust | None
     reason: str = ""
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether such devices are near enough only because the user says so."""
+        return self.level == LIKE
 
+
+LIKE = 5
 FOREIGN = Match(9, None)
 LATENCY, THROUGHPUT = "latency", "throughput"
 Rank: TypeAlias = "tuple[int, int, bool, bool, float, str]"
@@ -50,7 +57,7 @@ def match_device(record: Record, here: Fingerprint, by_family: bool, like: str =
     if by_family and there.family == here.family and (there.generation == here.generation or not is_known):
         return Match(4, Trust.ELSEWHERE, f"tuned on {there.name}: same family {there.family}")
     if like and (like == there.family or like.lower() in there.name.lower()):
-        return Match(5, Trust.ELSEWHERE, f"tuned on {there.name}, {there.family}: used as like {like}")
+        return Match(LIKE, Trust.ELSEWHERE, f"tuned on {there.name}, {there.family}: used as like {like}")
     return FOREIGN
 
 
@@ -58,8 +65,9 @@ def choose(
     records: Iterable[Record], task: Task, origin: str, *, valid: Validator | None = None, by_family: bool = False,
     like: str = "",
 ) -> Found:  # fmt: skip
-    """The nearest, then latest winner for the task that `valid` has nothing against; ties go by content.
+    """The nearest, then latest winner for the task that nothing speaks against (`objection_to`); ties go by content.
 
+    A winner that was the default stands for what is the default here.
     Of several, one that was measured with the threads, the use of the machine and the cache state that the task will
     run with comes first.
 
@@ -79,10 +87,10 @@ def choose(
             ranked.append((rank_of(match, record, task), match, record))
     refusals: list[str] = []
     for _, match, record in sorted(ranked, key=lambda entry: entry[0]):
-        if objection := objection_to(record, valid):
+        if objection := objection_to(record, task, valid, is_wanted=match.is_wanted):
             refusals.append(f"invalid record: {objection}")
             continue
-        return _hit(record, task, origin, match)
+        return _hit(record, task, origin, match, valid)
     if refusals:
         return miss(origin, refusals[0])
     if foreign:
@@ -106,7 +114,7 @@ def measured_as(record: Record) -> str:
     return str(record.measurement.how.get("as", LATENCY))
 
 
-def _hit(record: Record, task: Task, origin: str, match: Match) -> Found:
+def _hit(record: Record, task: Task, origin: str, match: Match, valid: Validator | None) -> Found:
     trust, reasons = match.trust or Trust.DEFAULT, [match.reason] if match.reason else []
     if record.is_noisy:
         reasons.append(
@@ -117,7 +125,8 @@ def _hit(record: Record, task: Task, origin: str, match: Match) -> Found:
         reasons.append(f"tuned with {record.threads} threads, not {task.threads}")
         trust = max_trust(trust, Trust.NEAR)
     reason, seconds = "; ".join(reasons), record.measurement.median_s
-    return Found(record.config, origin, trust, reason, record.is_default, seconds, record)
+    default: Config | None = getattr(valid, "default", None) if record.is_default else None
+    return Found(default or record.config, origin, trust, reason, record.is_default, seconds, record)
 
 
 def max_trust(a: Trust, b: Trust) -> Trust:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from autosched.records.choose import match_device, rank_of
+from autosched.records.choose import Match, match_device, rank_of
 from autosched.records.found import Found, RecordReader, Trust, Validator, WinnerSource, objection_to
 from autosched.records.lookup import Lookup, sources
 from autosched.records.record import Record
@@ -46,28 +46,33 @@ def consider(reader: RecordReader, task: Task, found: Found, valid: Validator | 
     is_used = False
     for part in sources(reader):
         origin = part.origin_for(task)
-        for record, trust in _ranked(part, task, like):
-            verdict, reason = _judge(record, trust, task, valid)
-            if verdict == "not needed" and not is_used and record.config == found.config and origin == found.origin:
+        for record, match in _ranked(part, task, like):
+            verdict, reason = _judge(record, match, task, valid)
+            if verdict == "not needed" and not is_used and origin == found.origin and _is_of(record, found):
                 verdict, is_used = "used", True
-            result.append(Considered(origin, record, verdict, trust, reason))
+            result.append(Considered(origin, record, verdict, match.trust, reason))
     return result
 
 
-def _ranked(reader: WinnerSource, task: Task, like: str) -> list[tuple[Record, Trust | None]]:
+def _is_of(record: Record, found: Found) -> bool:
+    """Whether a look-up found this record."""
+    return record.config == found.config if found.record is None else record.uid == found.record.uid
+
+
+def _ranked(reader: WinnerSource, task: Task, like: str) -> list[tuple[Record, Match]]:
     """The reader's winners in the order in which `choose` tries them, foreign ones last."""
     here = task.target.fingerprint()
     ranked = []
     for record in reader.winners_of(task):
         match = match_device(record, here, reader.by_family, like)
-        ranked.append((rank_of(match, record, task), record, match.trust))
-    return [(record, trust) for _, record, trust in sorted(ranked, key=lambda entry: entry[0])]
+        ranked.append((rank_of(match, record, task), record, match))
+    return [(record, match) for _, record, match in sorted(ranked, key=lambda entry: entry[0])]
 
 
-def _judge(record: Record, trust: Trust | None, task: Task, valid: Validator | None) -> tuple[str, str]:
-    if trust is None:
+def _judge(record: Record, match: Match, task: Task, valid: Validator | None) -> tuple[str, str]:
+    if match.trust is None:
         return "foreign", f"tuned on {record.device.name}"
-    if objection := objection_to(record, valid):
+    if objection := objection_to(record, task, valid, is_wanted=match.is_wanted):
         return "invalid", objection
     if record.threads != task.threads:
         return "not needed", f"tuned with {record.threads} threads, not {task.threads}"

@@ -9,6 +9,7 @@ from typing import Protocol
 
 from autosched.records.record import Record
 from autosched.space import Config
+from autosched.space.config import THREADS
 from autosched.task import Task
 
 Validator = Callable[[Config], str]  # why a configuration cannot be used; "" if it can; see also `objection_to`
@@ -51,10 +52,14 @@ class Found:
         return self.config is not None
 
 
-def objection_to(record: Record, valid: Validator | None) -> str:
-    """Why a record cannot be used: its template is another one now, or what `valid` says; "" if it can.
+def objection_to(record: Record, task: Task, valid: Validator | None, *, is_wanted: bool = False) -> str:
+    """Why a winner cannot be used for a task, "" if it can.
 
-    A validator may have `versions`, the current version of each template.
+    Its template is another one now; it was compared with another default than the task has; or what `valid` says. A
+    validator may have `versions`, the current version of each template, and `default`, what the task gets without any
+    record.
+
+    is_wanted  whether the user has asked for it, whatever it was compared with
     """
     if valid is None:
         return ""
@@ -62,7 +67,31 @@ def objection_to(record: Record, valid: Validator | None) -> str:
     now = getattr(valid, "versions", {}).get(template, made)
     if now != made:
         return f"recorded with version {made} of template '{template}', which is at {now}"
-    return valid(record.config)
+    default: Config | None = getattr(valid, "default", None)
+    if default is not None and not is_wanted and (reason := _other_default(record, default, task)):
+        return reason
+    return "" if record.is_default and default is not None else valid(record.config)
+
+
+def _other_default(record: Record, default: Config, task: Task) -> str:
+    """Why a winner says nothing about a default, "" if it does: it has beaten that, or is that.
+
+    One for another number of threads is compared without the knob `threads`. What was compared with nothing, as a
+    record from elsewhere, is somebody's wish.
+    """
+    beaten, used = record.default, record.config
+    if beaten is None and record.baseline_s is None:
+        return ""
+    if record.threads != task.threads:
+        default, used = default.without(THREADS), used.without(THREADS)
+        beaten = beaten and beaten.without(THREADS)
+    if default in (used, beaten):
+        return ""
+    if record.is_default:
+        return f"the default was best, {record.config}, and is another one here: {default}"
+    if beaten is None:
+        return "it does not say which default it was faster than"
+    return f"it was faster than the default {beaten}, and here that is {default}"
 
 
 def miss(origin: str, reason: str) -> Found:

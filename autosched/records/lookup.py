@@ -119,7 +119,7 @@ def _in_range(lookup: Lookup, task: Task, valid: Validator | None, found: Found)
         reason = f"tuned for a range of sizes that holds this one, here as at {record.workload}"
         if record.is_default:
             return Found(None, origin, Trust.NEAR, f"{reason}: the default is best", is_default=True)
-        if not objection_to(record, valid):
+        if not objection_to(record, task, valid):
             return Found(record.config, origin, Trust.NEAR, reason)
     return None
 
@@ -131,7 +131,7 @@ def _near_shape(lookup: Lookup, task: Task, valid: Validator | None, found: Foun
     assert lookup.predict is not None
     for distance, origin, record in _neighbours(lookup, task, lambda _, distance: distance <= TRUST_DISTANCE):
         gain = lookup.predict(task, record, distance)
-        if gain >= LEAST_GAIN and not objection_to(record, valid):
+        if gain >= LEAST_GAIN and not objection_to(record, task, valid):
             reason = f"tuned for {record.workload}; {gain:.2f} times faster than the default is expected"
             return Found(record.config, origin, Trust.NEAR, reason)
     return None

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 KERNEL = "kernel"  # the name in `how` of what the model calls the kernel
+DEFAULT = "default"  # the name in a winner's `how` of the default's configuration, which it was compared with
 MOST_NOISE = 0.05  # half of the interval of a comparison, above which its winner does not count as verified
 DUMP = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False).encode
 
@@ -110,6 +111,16 @@ class Record:
         is_time = isinstance(noted, int | float) and not isinstance(noted, bool) and noted > 0
         return float(noted) if is_time and noted is not None else None
 
+    @cached_property
+    def default(self) -> Config | None:
+        """The default of the task when this was measured; None if nobody noted it."""
+        if self.is_default:
+            return self.config
+        try:
+            return Config.from_json(self.measurement.how.get(DEFAULT, ""))
+        except AutoschedError:
+            return None
+
     @property
     def noise(self) -> float:
         """Half the 95 % interval of its ratio to the default in the comparison that it won; 0 if nobody noted it."""
@@ -178,12 +189,16 @@ def make_record(
     is_default: bool = False,
     is_winner: bool = False,
     versions: Mapping[str, str] | None = None,
+    default: Config | None = None,
 ) -> Record:
     """The record of a trial that was just measured for the task's target and threads, here or where `how` says.
 
+    default  what a winner that is another configuration was compared with: it counts while that is the task's default
     What the model calls the kernel is noted in `how`, for people: no look-up reads it.
     """
     measurement = trial.measurement
+    if default is not None and is_winner and not is_default:
+        measurement = replace(measurement, how={**measurement.how, DEFAULT: json.loads(default.key)})
     if task.name:
         measurement = replace(measurement, how={KERNEL: task.name, **measurement.how})
     return Record(

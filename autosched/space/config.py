@@ -14,6 +14,7 @@ from autosched.json_types import Json
 KnobValue: TypeAlias = int | str | bool | tuple[int, ...]
 AnyKnob: TypeAlias = Any  # a KnobValue; whoever asks for a knob by name knows which
 PLAIN = frozenset({int, str, bool})
+THREADS = "threads"  # the knob that says over how many threads a call is split; no template knows it
 _ENCODE = json.JSONEncoder(sort_keys=True, separators=(",", ":")).encode  # once: json.dumps makes one each time
 
 
@@ -64,6 +65,11 @@ class Config:
     def with_knobs(self, **changes: KnobValue) -> Config:
         """A copy with some knobs set to other values."""
         return Config(self.template, {**self.knobs, **changes})
+
+    def without(self, knob: str) -> Config:
+        """A copy that does not name a knob; the same where it has none of that name."""
+        rest = {name: value for name, value in self.knobs.items() if name != knob}
+        return Config(self.template, rest) if knob in self.knobs else self
 
     def to_json(self) -> str:
         """Canonical JSON text; equal configurations give equal text."""

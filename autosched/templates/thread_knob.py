@@ -7,10 +7,9 @@ split at most; small kernels are faster on one.
 from __future__ import annotations
 
 from autosched.space import Config, ConfigSpace
+from autosched.space.config import THREADS
 from autosched.space.knob import Knob
 from autosched.space.union_space import UnionSpace
-
-THREADS = "threads"
 
 
 def thread_counts(budget: int) -> tuple[int, ...]:
@@ -30,8 +29,7 @@ def split_threads(config: Config) -> tuple[Config, int | None]:
     threads = config.get(THREADS)
     if threads is None:
         return config, None
-    rest = {name: value for name, value in config.knobs.items() if name != THREADS}
-    return Config(config.template, rest), int(threads)
+    return config.without(THREADS), int(threads)
 
 
 def space_with_threads(space: ConfigSpace, default: Config, budget: int) -> ConfigSpace:

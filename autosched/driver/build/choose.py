@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from autosched.codegen.lower.flops import count_work
+from autosched.driver.task_space import with_usual_threads
 from autosched.errors import ScheduleError, SpaceError, UntrustedError
 from autosched.ir import IRModule
 from autosched.records import Found, RecordReader, Trust
@@ -90,7 +92,7 @@ def choose(task: Task, records: RecordReader | None, name: str, default: Config 
         return Choice(name, task, named, found, named == default)
     if records is None:
         return Choice(name, task, default, Found(default, "", Trust.DEFAULT, "nothing was looked up"), True)
-    check = Usable(task)
+    check = Usable(task, default)
     found = records.best(task, check)
     if found.config is None:
         return Choice(name, task, default, found, True)
@@ -101,14 +103,20 @@ def choose(task: Task, records: RecordReader | None, name: str, default: Config 
 class Usable:
     """Says why a recorded configuration cannot be used for a task's function, "" if it can.
 
+    plain     the default of the function's template, where it is known
     versions  the current version of each template
     tried     what was applied on the way
     """
 
-    def __init__(self, task: Task):
-        self.func, self.target = task.func, task.target
+    def __init__(self, task: Task, plain: Config | None = None):
+        self.task, self.func, self.target, self._plain = task, task.func, task.target, plain
         self.versions = template_versions(task.target.backend)
         self.tried: dict[Config, Applied] = {}
+
+    @functools.cached_property
+    def default(self) -> Config:
+        """What the task gets without any record."""
+        return with_usual_threads(self._plain or default_config(self.func, self.target), self.task)
 
     def __call__(self, config: Config) -> str:
         config, _ = split_threads(config)

@@ -174,6 +174,7 @@ class _Usable:
     """Says why a recorded configuration is none of the space; "" if it is one."""
 
     versions = {GRAPH: VERSION}
+    default = GraphOptions().config
 
     def __init__(self, space: ConfigSpace):
         self.space = space

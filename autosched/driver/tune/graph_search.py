@@ -125,7 +125,9 @@ class GraphSearch:
     @property
     def is_done(self) -> bool:
         """Whether an earlier search has named a winner, and no new one is asked for."""
-        return not self.options.fresh and any(r.is_winner and r.versions.get("template") == VERSION for r in self.known)
+        default = GraphOptions().config
+        named = (r for r in self.known if r.is_winner and r.default == default)
+        return not self.options.fresh and any(r.versions.get("template") == VERSION for r in named)
 
     def rest_of(self, options: TuneOptions) -> TuneOptions:
         """The options with what the search has left of a budget of time."""
@@ -335,8 +337,9 @@ class GraphSearch:
         is_default = trial.config == GraphOptions().config
         versions = {**current_versions(), "template": VERSION}
         record = make_record(
-            self.task, trial, session=self.session.name, is_default=is_default, is_winner=is_winner, versions=versions
-        )
+            self.task, trial, session=self.session.name, is_default=is_default, is_winner=is_winner, versions=versions,
+            default=GraphOptions().config,
+        )  # fmt: skip
         self.store.add([dataclasses.replace(record, time=self.session.now())])
         if not is_winner:
             self.report.n_trials += 1

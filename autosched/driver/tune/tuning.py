@@ -166,7 +166,7 @@ class Tuning:
         task.n_known = len({t.config for t in trials})
         if (default_s := task.default_s) is not None:
             self.drift.mark(i, default_s)
-        winners = [r for r in facts if r.is_winner]
+        winners = [r for r in facts if r.is_winner and r.default == task.default]
         if winners and winners[-1].config in task.space and task.default in task.trials:
             task.named = winners[-1].config
             task.is_settled = winners[-1].time >= max(r.time for r in facts) and not winners[-1].is_noisy
@@ -276,7 +276,7 @@ class Tuning:
         template = self.source.versions.get(trial.config.template, "1")
         made = make_record(
             self.tasks[i].task, trial, session=self.session.name, is_default=is_default, is_winner=is_winner,
-            versions={**current_versions(), "template": template},
+            versions={**current_versions(), "template": template}, default=self.tasks[i].default,
         )  # fmt: skip
         return dataclasses.replace(made, time=self.session.now())
 
