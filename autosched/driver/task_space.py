@@ -19,6 +19,7 @@ from autosched.target import Target
 from autosched.task import Task
 from autosched.templates import default_config, space_for, template_versions
 from autosched.templates.thread_knob import space_with_threads, with_threads
+from autosched.tir.expr import const_int
 
 
 def default_of(task: Task) -> Config:
@@ -27,8 +28,12 @@ def default_of(task: Task) -> Config:
 
 
 def with_usual_threads(config: Config, task: Task) -> Config:
-    """A task's configuration over as many threads as a build chooses for a kernel whose record names none."""
-    if task.threads == 1 or not task.target.is_cpu:
+    """A task's configuration over as many threads as a build chooses for a kernel whose record names none.
+
+    Where its sizes come with a call, they are chosen then: the configuration as it is.
+    """
+    is_sized = any(const_int(size) is None for buffer in task.func.buffers for size in buffer.shape)
+    if task.threads == 1 or not task.target.is_cpu or is_sized:
         return config
     sizes = (math.prod(b.const_shape()) * np.dtype(b.dtype).itemsize for b in task.func.buffers)
     most = most_threads(count_work(task.func), int(sum(sizes)), task.target.lanes("float32"))

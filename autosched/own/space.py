@@ -183,9 +183,12 @@ class Usable:
         self._space, self.versions = space, versions
 
     @property
-    def default(self) -> Config:
-        """What the call gets without any record."""
-        return self._space.default
+    def default(self) -> Config | None:
+        """What the call gets without any record; None where nothing fits it."""
+        try:
+            return self._space.default
+        except SpaceError:
+            return None
 
     def __call__(self, config: Config) -> str:
         return self._space.why_not(config)

@@ -19,8 +19,9 @@ from autosched.errors import RecordError
 from autosched.records.choose import choose
 from autosched.records.clauses import R
 from autosched.records.file_leases import FileLeases
-from autosched.records.found import Found, Validator
+from autosched.records.found import Found, Validator, with_defaults
 from autosched.records.jsonl import MAX_LINE_BYTES, LineError, read_line, row_of_line
+from autosched.records.query import RecordFilter
 from autosched.records.record import Record, host_id
 from autosched.records.rows import Row
 from autosched.records.scratch import Scratch
@@ -118,10 +119,11 @@ class FolderStore(SqlStore):
         """See `RecordReader`. Reads winners only, which is quick in a folder of any size."""
         return choose(self.winners_of(task), task, self.origin, valid=valid)
 
-    def winners_of(self, task: Task) -> Iterator[Record]:
+    def winners_of(self, task: Task) -> Sequence[Record]:
         """The task's winners of all devices and thread counts, in the order they were measured."""
         self._read_winners()
-        return iter(sorted(self._winners_by_key.get(task.key, {}).values(), key=lambda record: record.time))
+        winners = sorted(self._winners_by_key.get(task.key, {}).values(), key=lambda record: record.time)
+        return with_defaults(winners, lambda: self.records(RecordFilter(workload=task.key)))
 
     def winners_of_op(self, task: Task, op: str) -> Iterator[Record]:
         """The winners of all workloads of an operator."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Protocol
 
-from autosched.records.record import Record
+from autosched.records.record import DEFAULT, Record
 from autosched.space import Config
 from autosched.space.config import THREADS
 from autosched.task import Task
@@ -55,22 +56,26 @@ class Found:
 def objection_to(record: Record, task: Task, valid: Validator | None, *, is_wanted: bool = False) -> str:
     """Why a winner cannot be used for a task, "" if it can.
 
-    Its template is another one now; it was compared with another default than the task has; or what `valid` says. A
-    validator may have `versions`, the current version of each template, and `default`, what the task gets without any
-    record.
-
     is_wanted  whether the user has asked for it, whatever it was compared with
     """
-    if valid is None:
-        return ""
+    if reason := outdated(record, task, valid, is_wanted=is_wanted):
+        return reason
+    is_own = record.is_default and getattr(valid, "default", None) is not None  # what the task gets anyway
+    return "" if is_own or valid is None else valid(record.config)
+
+
+def outdated(record: Record, task: Task, valid: Validator | None, *, is_wanted: bool = False) -> str:
+    """Why a winner's comparison is none with what the task gets without any record, "" if it is.
+
+    Its template is another one now, or it was compared with another default than the task has. A validator may have
+    `versions`, the current version of each template, and `default`, the task's own.
+    """
     template, made = record.config.template, record.template_version
     now = getattr(valid, "versions", {}).get(template, made)
     if now != made:
         return f"recorded with version {made} of template '{template}', which is at {now}"
-    default: Config | None = getattr(valid, "default", None)
-    if default is not None and not is_wanted and (reason := _other_default(record, default, task)):
-        return reason
-    return "" if record.is_default and default is not None else valid(record.config)
+    default: Config | None = None if is_wanted else getattr(valid, "default", None)
+    return "" if default is None else _other_default(record, default, task)
 
 
 def _other_default(record: Record, default: Config, task: Task) -> str:
@@ -97,6 +102,31 @@ def _other_default(record: Record, default: Config, task: Task) -> str:
 def miss(origin: str, reason: str) -> Found:
     """A look-up that found nothing usable."""
     return Found(None, origin, Trust.DEFAULT, reason)
+
+
+def with_defaults(winners: Iterable[Record], trials: Callable[[], Iterable[Record]]) -> list[Record]:
+    """Winners of a task; those that do not say what they were compared with, with what their tuning's trials say.
+
+    trials  the task's trials of defaults, in the order they were measured; asked for only where a winner needs them
+    """
+    found = list(winners)
+    if all(record.default is not None or record.baseline_s is None for record in found):
+        return found
+    known = [record for record in trials() if record.is_default]
+
+    def completed(record: Record) -> Record:
+        same = (
+            t.config
+            for t in known
+            if (t.device, t.threads) == (record.device, record.threads) and t.time <= record.time
+        )
+        beaten = None if record.default is not None else next(reversed(list(same)), None)
+        if beaten is None:
+            return record
+        how = {**record.measurement.how, DEFAULT: json.loads(beaten.key)}
+        return replace(record, measurement=replace(record.measurement, how=how))
+
+    return [completed(record) for record in found]
 
 
 class RecordReader(Protocol):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import BinaryIO, TypeVar
 
@@ -14,7 +14,7 @@ from autosched.records.autotvm_log import from_autotvm, is_autotvm
 from autosched.records.canonical import read_canonical, read_row
 from autosched.records.choose import choose
 from autosched.records.files import replaced
-from autosched.records.found import Found, Validator, WinnerSource
+from autosched.records.found import Found, Validator, WinnerSource, with_defaults
 from autosched.records.record import Record, from_document
 from autosched.records.rows import Row, to_row
 from autosched.task import Task
@@ -139,11 +139,13 @@ class JsonlReader(WinnerSource):
     @cached_property
     def _by_workload(self) -> dict[str, list[Record]]:
         winners: dict[str, list[Record]] = {}
+        defaults: dict[str, list[Record]] = {}
         for record in read_lines(self.path, self.report):
             self.report.added += 1
-            if record.is_winner:
-                winners.setdefault(record.workload.key, []).append(record)
-        return winners
+            for kept, is_wanted in ((winners, record.is_winner), (defaults, record.is_default)):
+                if is_wanted:
+                    kept.setdefault(record.workload.key, []).append(record)
+        return {key: with_defaults(found, partial(defaults.get, key, ())) for key, found in winners.items()}
 
     def winners_of(self, task: Task) -> Sequence[Record]:
         """The task's winners of all devices and thread counts."""

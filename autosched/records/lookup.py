@@ -15,6 +15,7 @@ from autosched.records.near import covers, distance_between
 from autosched.records.record import Record
 from autosched.target import Target
 from autosched.task import Task
+from autosched.version import __version__
 
 Predictor = Callable[[Task, Record, float], float]  # task, a neighbour's winner, distance -> expected speed-up
 TRUST_DISTANCE = 1.0  # one size twice or half as large, or several a little
@@ -115,13 +116,23 @@ def _in_range(lookup: Lookup, task: Task, valid: Validator | None, found: Found)
     """Where a range of sizes was tuned that the workload lies in: what the nearest of the sizes measured says."""
     if found or found.reason != "no record":
         return None
-    for _, origin, record in _neighbours(lookup, task, lambda record, _: covers(record, task.workload)):
+    nothing = None
+    for distance, origin, record in _neighbours(lookup, task, lambda record, _: covers(record, task.workload)):
         reason = f"tuned for a range of sizes that holds this one, here as at {record.workload}"
         if record.is_default:
             return Found(None, origin, Trust.NEAR, f"{reason}: the default is best", is_default=True)
-        if not objection_to(record, task, valid):
-            return Found(record.config, origin, Trust.NEAR, reason)
-    return None
+        objection = objection_to(record, task, valid, is_wanted=_is_faster(lookup, task, record, distance))
+        if not objection:
+            return Found(record.config, origin, Trust.NEAR, reason, record=record)
+        nothing = nothing or miss(origin, f"{reason}: {objection}")
+    return nothing
+
+
+def _is_faster(lookup: Lookup, task: Task, record: Record, distance: float) -> bool:
+    """Whether a neighbour's winner, of this version, is expected to be faster than the default here, whatever that is."""
+    assert lookup.predict is not None
+    is_current = record.versions.get("autosched") == __version__
+    return is_current and record.default is not None and lookup.predict(task, record, distance) >= LEAST_GAIN
 
 
 def _near_shape(lookup: Lookup, task: Task, valid: Validator | None, found: Found) -> Found | None:
@@ -133,7 +144,7 @@ def _near_shape(lookup: Lookup, task: Task, valid: Validator | None, found: Foun
         gain = lookup.predict(task, record, distance)
         if gain >= LEAST_GAIN and not objection_to(record, task, valid):
             reason = f"tuned for {record.workload}; {gain:.2f} times faster than the default is expected"
-            return Found(record.config, origin, Trust.NEAR, reason)
+            return Found(record.config, origin, Trust.NEAR, reason, record=record)
     return None
 
 

@@ -22,7 +22,7 @@ from autosched.records import leases
 from autosched.records.choose import choose
 from autosched.records.clauses import JOINED, D, R, W, clauses_of, insert_into
 from autosched.records.engine import check_schema, clear_errors, connect_file, connect_server, release, remove_stub
-from autosched.records.found import Found, Validator, WinnerSource, miss
+from autosched.records.found import Found, Validator, WinnerSource, miss, with_defaults
 from autosched.records.importing import read_log_rows
 from autosched.records.jsonl import LineError, ReadReport, read_rows, write_lines
 from autosched.records.leases import new_owner
@@ -200,9 +200,11 @@ class SqlStore(WinnerSource):
         count = self._count(W.c.key == task.key)
         return miss(self.origin, f"{count} trials, none of them named the winner") if count else found
 
-    def winners_of(self, task: Task) -> Iterator[Record]:
+    def winners_of(self, task: Task) -> Sequence[Record]:
         """The task's winners of all devices and thread counts, in the order they were named."""
-        return self._select(W.c.key == task.key, R.c.is_winner.is_(True))
+        is_own = W.c.key == task.key
+        winners = self._select(is_own, R.c.is_winner.is_(True))
+        return with_defaults(winners, lambda: self._select(is_own, R.c.is_default.is_(True)))
 
     def winners_of_op(self, task: Task, op: str) -> Iterator[Record]:
         """The winners of all workloads of an operator."""

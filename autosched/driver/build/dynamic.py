@@ -33,6 +33,7 @@ from autosched.errors import CodegenError, InvalidTypeError, InvalidValueError, 
 from autosched.ir import IRModule
 from autosched.ir.node import FrozenDict
 from autosched.records import RecordReader, Trust
+from autosched.records.found import miss
 from autosched.relax.expr import Call, Var
 from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.op.registry import MOST
@@ -269,6 +270,19 @@ class _Form:
         return tuple(sorted((n for n in {rows, *SMALL_BLOCKS} if n < largest), reverse=True))
 
 
+def _over_blocks(choice: Choice, default: Config | None) -> Choice:
+    """What is chosen for a kernel's largest block, where blocks of all sizes together have a default of their own."""
+    if default is None or (not choice.is_default and default == default_config(choice.task.func, choice.task.target)):
+        return choice
+    found = choice.found
+    if not choice.is_default:
+        found = miss(
+            found.origin, f"it was compared with a kernel of one size: over open sizes the default is {default}"
+        )
+    threads = choice.threads if choice.is_default else None
+    return replace(choice, config=default, applied=None, found=found, is_default=True, threads=threads)
+
+
 def _packed_as(func: PrimFunc, config: Config, packs: Sequence[object], target: Target) -> Config | None:
     """A configuration, or one with other tiles, for which weights are packed in one way; None where there is none."""
     if not config.knobs.keys() >= {"rows", "vectors"}:
@@ -401,9 +415,8 @@ class _Maker:
         choices = choose_all(module, target, self.records, threads=self.threads, weights=weights, cache="cold")
         for name, form in self.forms.items():
             most = self.blocks[name][0]
-            own = form.tall(target, most) or form.packed_alike(target, most) if choices[name].is_default else None
-            if own is not None:
-                choices[name] = replace(choices[name], config=own, applied=None)
+            if choices[name].is_default or choices[name].found.record is not None:
+                choices[name] = _over_blocks(choices[name], form.tall(target, most) or form.packed_alike(target, most))
         packs = {name: applied.packs for name, applied in self.sized.items()}
         scheduled = apply_schedules(module, choices, target, packs)
         functions: dict[str, PrimFunc] = {n: f for n, f in prim_funcs(scheduled).items() if n not in self.forms}
