@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
@@ -139,13 +140,14 @@ class JsonlReader(WinnerSource):
     @cached_property
     def _by_workload(self) -> dict[str, list[Record]]:
         winners: dict[str, list[Record]] = {}
-        defaults: dict[str, list[Record]] = {}
+        defaults: dict[str, list[Record]] = defaultdict(list)
         for record in read_lines(self.path, self.report):
             self.report.added += 1
-            for kept, is_wanted in ((winners, record.is_winner), (defaults, record.is_default)):
-                if is_wanted:
-                    kept.setdefault(record.workload.key, []).append(record)
-        return {key: with_defaults(found, partial(defaults.get, key, ())) for key, found in winners.items()}
+            if record.is_winner:
+                winners.setdefault(record.workload.key, []).append(record)
+            if record.is_default:
+                defaults[record.workload.key].append(record)
+        return {key: with_defaults(found, partial(defaults.__getitem__, key)) for key, found in winners.items()}
 
     def winners_of(self, task: Task) -> Sequence[Record]:
         """The task's winners of all devices and thread counts."""

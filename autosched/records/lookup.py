@@ -117,22 +117,21 @@ def _in_range(lookup: Lookup, task: Task, valid: Validator | None, found: Found)
     if found or found.reason != "no record":
         return None
     nothing = None
-    for distance, origin, record in _neighbours(lookup, task, lambda record, _: covers(record, task.workload)):
+    for _, origin, record in _neighbours(lookup, task, lambda record, _: covers(record, task.workload)):
         reason = f"tuned for a range of sizes that holds this one, here as at {record.workload}"
         if record.is_default:
             return Found(None, origin, Trust.NEAR, f"{reason}: the default is best", is_default=True)
-        objection = objection_to(record, task, valid, is_wanted=_is_faster(lookup, task, record, distance))
+        objection = objection_to(record, task, valid, is_wanted=_is_far_ahead(record))
         if not objection:
             return Found(record.config, origin, Trust.NEAR, reason, record=record)
         nothing = nothing or miss(origin, f"{reason}: {objection}")
     return nothing
 
 
-def _is_faster(lookup: Lookup, task: Task, record: Record, distance: float) -> bool:
-    """Whether a neighbour's winner, of this version, is expected to be faster than the default here, whatever that is."""
-    assert lookup.predict is not None
+def _is_far_ahead(record: Record) -> bool:
+    """Whether a winner of this version was so much faster than its default that the one of a size nearby matters less."""
     is_current = record.versions.get("autosched") == __version__
-    return is_current and record.default is not None and lookup.predict(task, record, distance) >= LEAST_GAIN
+    return is_current and record.default is not None and (record.gain or 1.0) >= LEAST_GAIN
 
 
 def _near_shape(lookup: Lookup, task: Task, valid: Validator | None, found: Found) -> Found | None:

@@ -204,11 +204,13 @@ def _compare(tuning: Tuning, i: int, options: Sequence[Config], measurer: Measur
 
 
 def pick(costs: Sequence[Sequence[float]], noise: float = NOISE) -> list[int]:
-    """For each shape the option to use, so that few are used and none is slower than the shape's best beyond noise.
+    """For each shape the option to use, so that few are used; none is slower than the default or, beyond noise, the best.
 
     costs  per shape the cost of each option by that of option 0, the default
     """
-    allowed = [{o for o, cost in enumerate(row) if cost <= min(row) + noise} for row in costs]
+    allowed = [
+        {o for o, cost in enumerate(row) if cost <= min(row) + noise and (o == 0 or cost <= 1.0)} for row in costs
+    ]
     kept: list[int] = []
     left = set(range(len(costs)))
     while left:
