@@ -116,7 +116,7 @@ def _in_range(lookup: Lookup, task: Task, valid: Validator | None, found: Found)
     """Where a range of sizes was tuned that the workload lies in: what the nearest of the sizes measured says."""
     if found or found.reason != "no record":
         return None
-    nothing = None
+    refusals: list[Found] = []
     for _, origin, record in _neighbours(lookup, task, lambda record, _: covers(record, task.workload)):
         reason = f"tuned for a range of sizes that holds this one, here as at {record.workload}"
         if record.is_default:
@@ -124,12 +124,12 @@ def _in_range(lookup: Lookup, task: Task, valid: Validator | None, found: Found)
         objection = objection_to(record, task, valid, is_wanted=_is_far_ahead(record))
         if not objection:
             return Found(record.config, origin, Trust.NEAR, reason, record=record)
-        nothing = nothing or miss(origin, f"{reason}: {objection}")
-    return nothing
+        refusals.append(miss(origin, f"{reason}: {objection}"))
+    return refusals[0] if refusals else None
 
 
 def _is_far_ahead(record: Record) -> bool:
-    """Whether a winner of this version was so much faster than its default that the one of a size nearby matters less."""
+    """Whether a winner of this version was so far ahead of its default that another one nearby matters less."""
     is_current = record.versions.get("autosched") == __version__
     return is_current and record.default is not None and (record.gain or 1.0) >= LEAST_GAIN
 

@@ -270,7 +270,7 @@ class _Form:
         return tuple(sorted((n for n in {rows, *SMALL_BLOCKS} if n < largest), reverse=True))
 
 
-def _over_blocks(choice: Choice, default: Config | None) -> Choice:
+def over_blocks(choice: Choice, default: Config | None) -> Choice:
     """What is chosen for a kernel's largest block, where blocks of all sizes together have a default of their own."""
     if default is None or (not choice.is_default and default == default_config(choice.task.func, choice.task.target)):
         return choice
@@ -416,7 +416,7 @@ class _Maker:
         for name, form in self.forms.items():
             most = self.blocks[name][0]
             if choices[name].is_default or choices[name].found.record is not None:
-                choices[name] = _over_blocks(choices[name], form.tall(target, most) or form.packed_alike(target, most))
+                choices[name] = over_blocks(choices[name], form.tall(target, most) or form.packed_alike(target, most))
         packs = {name: applied.packs for name, applied in self.sized.items()}
         scheduled = apply_schedules(module, choices, target, packs)
         functions: dict[str, PrimFunc] = {n: f for n, f in prim_funcs(scheduled).items() if n not in self.forms}

@@ -204,7 +204,7 @@ def _compare(tuning: Tuning, i: int, options: Sequence[Config], measurer: Measur
 
 
 def pick(costs: Sequence[Sequence[float]], noise: float = NOISE) -> list[int]:
-    """For each shape the option to use, so that few are used; none is slower than the default or, beyond noise, the best.
+    """For each shape the option to use: few, none slower than the default or, beyond noise, than the best.
 
     costs  per shape the cost of each option by that of option 0, the default
     """

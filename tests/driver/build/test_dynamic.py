@@ -14,13 +14,20 @@ import pytest
 import autosched
 from autosched import relax
 from autosched.codegen import counters
+from autosched.driver.build.choose import Choice, make_task
+from autosched.driver.build.dynamic import over_blocks
 from autosched.driver.build.sized import SizedModel
 from autosched.errors import ArtifactError, InvalidTypeError, OutOfMemoryError, ShapeError, UsageError
 from autosched.ir import IRModule
+from autosched.records import Found, Trust
 from autosched.relax.block_builder import BlockBuilder
 from autosched.relax.transform.bind_symbolic import BindSymbolicVars
 from autosched.runtime.dynamic import DynamicExecutable
+from autosched.target import Target
+from autosched.templates import default_config
+from autosched.testing.tasks import record
 from autosched.tir.expr import Var
+from tests.driver.programs import matmul
 
 OP, NN = relax.op, relax.op.nn
 RNG = np.random.default_rng(0)
@@ -243,6 +250,22 @@ def test_a_form_of_values_that_are_no_tensors_is_refused(built: DynamicExecutabl
     info = {**contents.info, "form": {**contents.info["form"], "graph": {**graph, "values": values}}}
     with pytest.raises(ArtifactError, match="has dtype ''"):
         DynamicExecutable.from_contents(replace(contents, info=info))
+
+
+def test_a_winner_of_one_size_leaves_open_sizes_their_own_default() -> None:
+    """Blocks of all sizes have a default together, which no winner of one of the sizes was compared with."""
+    task = make_task(matmul(128, 256, 64), Target("cpu"))
+    default = default_config(task.func, task.target)
+    winner, own = default.with_knobs(chunk=99), default.with_knobs(chunk=98)
+    found = Found(winner, "a database", Trust.HERE, record=record(1, winner=True))
+    choice = Choice("main", task, winner, found, False)
+    assert over_blocks(choice, None) is choice and over_blocks(choice, default) is choice
+    made = over_blocks(choice, own)
+    assert (
+        made.config == own
+        and made.found.trust is Trust.DEFAULT
+        and "over open sizes the default is" in made.found.reason
+    )
 
 
 def test_more_memory_than_there_is_is_said_with_the_operator() -> None:

@@ -54,6 +54,17 @@ def _store(path, times):
     return path
 
 
+def test_the_time_of_what_was_the_default_once_does_not_count(tmp_path):
+    path = _store(tmp_path / "r.db", {8: 5e-5, 16: 1e-5})
+    with open_store(path) as store:
+        old = [replace(r, config=r.config.with_knobs(**{next(iter(r.config.knobs)): 99})) for r in store.records()]
+    with open_store(tmp_path / "old.db") as store:
+        store.add(old)
+    layouts = _layouts([tmp_path / "old.db"])
+    _blocks(layouts)
+    assert len(layouts.known) == 2 and not layouts.answers
+
+
 def _blocks(layouts):
     """Channels in the blocks of the two convolutions' results."""
     tasks = extract_tasks(_model(), TARGET, layouts=layouts)

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from pathlib import Path
 
-from autosched.driver.build.choose import make_task
+from autosched.driver.build.choose import choose, make_task
 from autosched.driver.options import TuneOptions
 from autosched.driver.task_space import space_of
 from autosched.driver.tune.tuning import Tuning
 from autosched.records import make_record, open_store
+from autosched.records.record import DEFAULT
 from autosched.space import use_spaces
 from autosched.target import Target
 from autosched.task import Measurement, Status, Trial
@@ -94,3 +97,21 @@ def test_time_for_the_end_is_kept_for_tasks_that_are_still_to_come(tmp_path: Pat
         assert 0 < tuning.naming_s() == before / 2  # known already: nothing new is compared
         tuning.tasks[0].report.n_trials = 1
         assert tuning.naming_s() == before
+
+
+def test_a_winner_says_which_default_it_has_beaten_and_is_named_while_that_is_the_default(tmp_path: Path) -> None:
+    task = make_task(matmul(), CPU, name="main", cache="warm")
+    ok = Measurement(Status.OK, (1e-5,), how={"cache": "warm", "baseline_s": 2e-5})
+    with open_store(tmp_path / "r.db") as store:
+        tuning = Tuning([task], CPU, 1, store, TuneOptions(), {})
+        default = tuning.tasks[0].default
+        other, another = (default.with_knobs(rows=rows) for rows in (2, 4))
+        winner = tuning.record(0, Trial(other, ok), is_winner=True)
+        assert winner.default == default and tuning.record(0, Trial(other, ok)).default is None
+        store.add([tuning.record(0, Trial(default, ok)), winner])
+        assert Tuning([task], CPU, 1, store, TuneOptions(), {}).tasks[0].named == other
+        assert choose(task, store, "main").config == other
+        old = replace(winner, measurement=replace(ok, how={**ok.how, DEFAULT: json.loads(other.key)}), time=2e9)
+        store.add([replace(old, config=another)])
+        assert Tuning([task], CPU, 1, store, TuneOptions(), {}).tasks[0].named == other
+        assert choose(task, store, "main").config == other
