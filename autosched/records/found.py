@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Protocol
 
-from autosched.records.record import DEFAULT, Record
+from autosched.records.record import Record
 from autosched.space import Config
 from autosched.space.config import THREADS
 from autosched.task import Task
@@ -115,16 +114,9 @@ def with_defaults(winners: Iterable[Record], trials: Callable[[], Iterable[Recor
     known = [record for record in trials() if record.is_default]
 
     def completed(record: Record) -> Record:
-        same = (
-            t.config
-            for t in known
-            if (t.device, t.threads) == (record.device, record.threads) and t.time <= record.time
-        )
-        beaten = None if record.default is not None else next(reversed(list(same)), None)
-        if beaten is None:
-            return record
-        how = {**record.measurement.how, DEFAULT: json.loads(beaten.key)}
-        return replace(record, measurement=replace(record.measurement, how=how))
+        own = (t for t in known if (t.device, t.threads) == (record.device, record.threads) and t.time <= record.time)
+        beaten = None if record.default is not None else next(reversed([trial.config for trial in own]), None)
+        return record if beaten is None else record.having_beaten(beaten)
 
     return [completed(record) for record in found]
 

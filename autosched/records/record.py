@@ -121,6 +121,12 @@ class Record:
         except AutoschedError:
             return None
 
+    def having_beaten(self, default: Config) -> Record:
+        """The same record, of which is known elsewhere what the default was."""
+        made = replace(self)
+        made.__dict__["default"] = default
+        return made
+
     @property
     def noise(self) -> float:
         """Half the 95 % interval of its ratio to the default in the comparison that it won; 0 if nobody noted it."""
