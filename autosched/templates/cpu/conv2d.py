@@ -37,7 +37,7 @@ from autosched.templates.cpu.conv_tile import ConvTile, choose_conv_tile, is_wor
 from autosched.templates.cpu.depthwise import MOST_PIXELS, column_stride, even_tile
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
 from autosched.templates.cpu.register_tile import FLOAT_BYTES, FMA_PER_CYCLE, default_unroll
-from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_order
+from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_even_order, choose_order
 from autosched.templates.cpu.winograd_cost import direct_cycles
 from autosched.templates.pack import Pack, packed_params, repack
 from autosched.templates.product import lane_group
@@ -128,7 +128,8 @@ class Conv2dBlocked:
         step = anchor.details.step
         tile = _tile_of_groups(s, per_block, step, target) if step else choose_conv_tile(s, per_block, target)
         traffic = _traffic(anchor, tile, target)
-        order, padding = choose_order(traffic, target), "copy" if s["copied"] else "none"
+        choose = choose_order if s["G"] > 1 else choose_even_order
+        order, padding = choose(traffic, target), "copy" if s["copied"] else "none"
         by_rows = not s["flat"] and not tile.across_rows
         if s["copied"] and by_rows and s["G"] > 1:  # a piece needs its group alone, which the first-level cache holds
             most = target.cache.l1_bytes * traffic.tiles * s["G"] // int(2 * traffic.data_bytes)
@@ -236,7 +237,7 @@ def _traffic(anchor: Anchor, tile: ConvTile, target: Target) -> Traffic:
     in_line = tile.across_rows or s["OH"] == 1
     tiles = -(-s["pixels"] // tile.ow_tile) if in_line else -(-s["OH"] // tile.oh_tile)
     points, steps = s["pixels"] * s["OC"] * s["block"], s["IC"] * s["IB"] * s["group"] * s["KH"] * s["KW"]
-    products = points * steps / target.lanes("float32") / FMA_PER_CYCLE
+    products = points * steps / (min(target.unit_bits, target.vector_bits) // 32) / FMA_PER_CYCLE
     panels, result = -(-s["OC"] // tile.oc_blocks), points * FLOAT_BYTES
     return Traffic(s["N"], tiles, panels, data / s["N"], weight, result, products)
 

@@ -9,6 +9,7 @@ these are 95 and 45.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,19 +90,64 @@ def choose_order(traffic: Traffic, target: Target) -> TaskOrder:
 
     Where one thread loses next to nothing, what two threads share counts as well, and how evenly.
     """
+    threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
+
+    def on_threads(order: TaskOrder, found: float) -> float:
+        pieces = traffic.batch * traffic.panels * -(-traffic.tiles // order.chunk)
+        return found + shared_cycles(traffic, order) + traffic.cycles * (unevenness(pieces, threads) - 1)
+
+    worth = _worth(traffic, target, LEAST_TASKS)
+    return min(worth, key=lambda order: on_threads(order, worth[order]))
+
+
+def choose_even_order(traffic: Traffic, target: Target) -> TaskOrder:
+    """The same for chunks of pixels: two cores have fewer pieces where they share less then, or more evenly.
+
+    Of 14 tiles that are two halves instead of four chunks of 4, 4, 4 and 2.
+    """
+    order = choose_order(traffic, target)
+    if target.num_cores > LEAST_THREADS:
+        return order
+
+    def on_threads(order: TaskOrder) -> float:
+        share = _largest_share(traffic, order, LEAST_THREADS)
+        return cycles(traffic, order, target) + shared_cycles(traffic, order) + traffic.cycles * (share - 1)
+
+    other = min(_worth(traffic, target, LEAST_TASKS // 2), key=on_threads)
+    return other if on_threads(other) < on_threads(order) - SHARED_WORTH * traffic.cycles else order
+
+
+def _worth(traffic: Traffic, target: Target, least: int) -> dict[TaskOrder, float]:
+    """The orders with so many pieces that cost one thread little more than the best of them: their `cycles`."""
     chunks = [1 << p for p in range((traffic.tiles - 1).bit_length() + 1)]  # the last one holds all tiles
-    enough = [c for c in chunks if traffic.batch * traffic.panels * -(-traffic.tiles // c) >= LEAST_TASKS] or [1]
+    enough = [c for c in chunks if traffic.batch * traffic.panels * -(-traffic.tiles // c) >= least] or [1]
     orders = [TaskOrder(outer, chunk) for outer in ("weight", "data") for chunk in reversed(enough)]
     found = {order: cycles(traffic, order, target) for order in orders}
     limit = min(found.values()) + SHARED_WORTH * traffic.cycles
-    worth = [order for order in orders if found[order] <= limit]
-    threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
+    return {order: time for order, time in found.items() if time <= limit}
 
-    def on_threads(order: TaskOrder) -> float:
-        pieces = traffic.batch * traffic.panels * -(-traffic.tiles // order.chunk)
-        return found[order] + shared_cycles(traffic, order) + traffic.cycles * (unevenness(pieces, threads) - 1)
 
-    return min(worth, key=on_threads)
+def _largest_share(traffic: Traffic, order: TaskOrder, threads: int) -> float:
+    """The most that a thread gets of a row of pieces, of which each has a part, by what it were if all had the same.
+
+    The last chunk may be smaller than the others: of chunks of 4, 4, 4 and 2 tiles the first half is 8 / 7.
+    """
+    tiles, panels = traffic.tiles, traffic.panels
+    chunks = -(-tiles // order.chunk)
+    each = -(-tiles // chunks)  # as `schedule_tiles` cuts them
+
+    def before(piece: int) -> int:
+        image, piece = divmod(piece, panels * chunks)
+        if order.outer == "weight":
+            panel, chunk = divmod(piece, chunks)
+            return (image * panels + panel) * tiles + min(chunk * each, tiles)
+        chunk, panel = divmod(piece, panels)
+        first = min(chunk * each, tiles)
+        return (image * tiles + first) * panels + panel * (min(first + each, tiles) - first)
+
+    count = traffic.batch * panels * chunks
+    ends = [before(count * t // threads) for t in range(threads + 1)]
+    return max(end - start for start, end in itertools.pairwise(ends)) * threads / ends[-1]
 
 
 def unevenness(n_tasks: int, threads: int) -> float:
@@ -135,6 +181,6 @@ def largest_divisor(number: int, most: int) -> int:
 
 
 __all__ = [
-    "TaskOrder", "Traffic", "choose_order", "cycles", "cycles_per_byte", "is_blocked_image", "largest_divisor",
-    "rows_first", "shared_cycles", "unevenness",
+    "TaskOrder", "Traffic", "choose_even_order", "choose_order", "cycles", "cycles_per_byte", "is_blocked_image",
+    "largest_divisor", "rows_first", "shared_cycles", "unevenness",
 ]  # fmt: skip

@@ -12,6 +12,7 @@ from autosched.templates import apply_config, default_config
 from autosched.templates.cpu.task_order import (
     TaskOrder,
     Traffic,
+    choose_even_order,
     choose_order,
     cycles,
     cycles_per_byte,
@@ -117,3 +118,12 @@ def test_a_thread_writes_the_same_rows_of_an_image_in_all_kernels(func):
     assert (some & other_some).sum() <= 1, "one row may belong to both"
     half = len(some) // 2
     assert whole[: half - 2].all() and other_whole[half + 2 :].all()
+
+
+@pytest.mark.parametrize(("cores", "expected"), [(2, TaskOrder("data", 8)), (4, TaskOrder("weight", 4))])
+def test_two_cores_have_halves_of_an_image_in_fewer_pieces(cores, expected):
+    """Four chunks of 14 tiles are uneven; 336 channels of 14x14 to 128, as in a DenseNet."""
+    target = Target(f"llvm -mcpu=x86-64-v4 -num-cores={cores}")
+    size = 4 * 14 * 14
+    traffic = Traffic(1, 14, 4, 336 * size, 4 * 336 * 128, 128 * size, 14 * 14 * 336 * 128 / 32)
+    assert choose_even_order(traffic, target) == expected
