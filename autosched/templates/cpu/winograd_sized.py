@@ -443,7 +443,7 @@ class _Writer:
             return []
         zero = E.const(0, INDEX)
         start = E.add(E.mul(E.add(b, 1), step * TAPS**2 * self.lanes), E.mul(E.add(c, x * step), share * LINE))
-        return [request(tap(zero, 0, 0, start), ((n,) for n in range(0, share * LINE, LINE)))]
+        return [request(tap(zero, 0, 0, start), ((n,) for n in range(0, share * LINE, LINE)), is_far=True)]
 
     def split(self, count: PrimExpr, body: Callable[[Split], Stmt]) -> Stmt:
         """What is done for so many tiles, which are a block at most."""
@@ -632,7 +632,7 @@ class _Writer:
 
         start = E.add(E.mul(share, min(width, LINE)), panel_floats)
         ahead = [E.add(start, E.mul(self.channels, k * LINE)) for k in range(lines)]
-        first, *others = (request(self.weight_at(*place, at)) for at in ahead)
+        first, *others = (request(self.weight_at(*place, at), is_far=self.form.is_far) for at in ahead)
         return [first, *([IfThenElse(E.compare(E.EQ, n, 1), seq(*others))] if others else [])]
 
     def results(self, begin: PrimExpr, per_chunk: int, first: PrimExpr, count: PrimExpr, products: Buffer) -> Stmt:

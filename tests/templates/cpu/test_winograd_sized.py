@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+import re
 from typing import Any
 
 import numpy as np
@@ -174,8 +175,12 @@ def test_few_tiles(channels: int, stride: int) -> None:
     """Where a few tiles meet many weights, these are transformed where they are read: all numbers of tiles."""
     weight = weight_of(channels, channels)
     built = made(weight, PADS["same"], stride=stride)
-    has_few = "few_products" in kernel_of(built).source
+    source = kernel_of(built).source
+    has_few = "few_products" in source
     assert has_few == (Target("cpu").num_registers >= 32)
+    if has_few:  # weights are far: that is the second number behind a place
+        asked = re.findall(r"prefetch\(\w+_packed\[[^]]*\], 0, (\d), ", source)
+        assert asked and set(asked) == {"1"}
     for shape in [
         (1, 1, 2),
         (1, 4, 5),
