@@ -16,7 +16,7 @@ from autosched.relax.op.call import is_call_tir, tir_inputs, tir_target
 from autosched.relax.struct_info import TensorStructInfo, tensor_infos
 from autosched.relax.transform.views import is_concat, is_slice, is_view, part_offsets, slice_offset
 from autosched.runtime.graph import NOP, Graph, Node, Storage, Value, sections_of
-from autosched.runtime.memory_plan import Lifetime, plan_memory
+from autosched.runtime.memory_plan import Lifetime, plan_by_maker, plan_memory
 from autosched.tir import PrimFunc
 from autosched.tir.in_place import overwritable
 
@@ -146,12 +146,12 @@ class GraphBuilder:
         old = self.values[number]
         self.values[number] = Value(old.name, old.shape, old.dtype, storage)
 
-    def build(self, seconds: Mapping[str, float], threads: int = 1, least_s: float = 0.0) -> Graph:
+    def build(self, seconds: Mapping[str, float], threads: int = 1, least_s: float = 0.0, most_apart: int = 0) -> Graph:
         """The graph, with every value in its place; see `to_graph`."""
         inputs, outputs = self.collect()
         if threads > 1:
             self.branch(seconds, threads, least_s)
-        arena_bytes = self.plan()
+        arena_bytes = self.plan(most_apart)
         return Graph(tuple(self.values), tuple(self.nodes), inputs, outputs, arena_bytes)
 
     def collect(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -216,10 +216,23 @@ class GraphBuilder:
         owners = [n for n, v in enumerate(self.values) if v.storage is UNPLACED and n not in self.inside]
         return {n: (first[n], last[n]) for n in owners}
 
-    def plan(self) -> int:
-        """Give every value without a place one in the arena; the arena's size."""
+    def makers(self) -> dict[int, tuple[str, int]]:
+        """For values with memory of their own the kernel that writes each first, and which of its arguments it is."""
+        found: dict[int, tuple[str, int]] = {}
+        for node in self.nodes:
+            if node.kernel != NOP:
+                for position, number in enumerate(node.outputs):
+                    found.setdefault(self.owner(number)[0], (node.kernel, position))
+        return found
+
+    def plan(self, most_apart: int) -> int:
+        """Give every value without a place one in the arena; the arena's size. See `to_graph` for `most_apart`."""
         lives = self.lives()
-        offsets, size = plan_memory([Lifetime(self.values[n].size_bytes, *life) for n, life in lives.items()])
+        values = [Lifetime(self.values[n].size_bytes, *life) for n, life in lives.items()]
+        makers = self.makers()
+        offsets, size = plan_by_maker(values, [makers.get(n, n) for n in lives])
+        if size > most_apart:
+            offsets, size = plan_memory(values)
         begin = dict(zip(lives, offsets, strict=True))
         for n in [n for n, v in enumerate(self.values) if v.storage is UNPLACED]:
             owner, offset = self.owner(n)
@@ -252,7 +265,7 @@ def _flat(x: Numbers) -> tuple[int, ...]:
 
 def to_graph(
     module: IRModule, in_place: Mapping[str, Collection[tuple[int, int]]] | None = None,
-    seconds: Mapping[str, float] | None = None, threads: int = 1, least_s: float = 0.0,
+    seconds: Mapping[str, float] | None = None, threads: int = 1, least_s: float = 0.0, most_apart: int = 0,
 ) -> tuple[Graph, tuple[np.ndarray, ...], tuple[str, ...]]:  # fmt: skip
     """(graph, constants, names of inputs that are parameters) of a module's `main`.
 
@@ -260,6 +273,8 @@ def to_graph(
     threads   above 1: parts that do not depend on each other become branches, if they keep so many threads busy
     seconds   what each kernel takes on one thread, by name, for that
     least_s   what the branches of a section take together at least
+    most_apart
+              of how many bytes an arena may be in which values share memory with those of the same kernel alone
 
     Nodes call kernels named after the module's PrimFuncs. Views share the storage of what they show,
     and a kernel that allows it writes over an input that is not read again. Raises TypeError
@@ -271,6 +286,6 @@ def to_graph(
         if isinstance(f, PrimFunc) and gv.name not in pairs:
             pairs[gv.name] = overwritable(f)
     builder = GraphBuilder(main, pairs)
-    graph = builder.build(seconds or {}, threads, least_s)
+    graph = builder.build(seconds or {}, threads, least_s, most_apart)
     count = main.attrs.get("num_input", len(main.params))
     return graph, tuple(builder.constants), tuple(p.name for p in main.params[count:])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 from autosched.runtime.memory import ALIGNMENT
@@ -40,6 +40,22 @@ def plan_memory(values: Sequence[Lifetime]) -> tuple[tuple[int, ...], int]:
         offsets[i] = _best_gap(taken, align(values[i].size_bytes))
         placed.append(i)
         end = max(end, offsets[i] + align(values[i].size_bytes))
+    return tuple(offsets), end
+
+
+def plan_by_maker(values: Sequence[Lifetime], makers: Sequence[Hashable]) -> tuple[tuple[int, ...], int]:
+    """As `plan_memory`, but a value shares its place with others of its maker alone.
+
+    A kernel divides its work among threads alike in each layer: each of them then writes lines that it wrote before.
+    """
+    offsets, end = [0] * len(values), 0
+    places: dict[tuple[Hashable, int], dict[int, int]] = {}  # by maker and size: offset -> the last step it is taken
+    for i in sorted(range(len(values)), key=lambda i: values[i].first):
+        value, size = values[i], align(values[i].size_bytes)
+        mine = places.setdefault((makers[i], size), {})
+        offset = next((start for start, last in mine.items() if last < value.first), end)
+        end = max(end, offset + size)
+        offsets[i], mine[offset] = offset, value.last
     return tuple(offsets), end
 
 

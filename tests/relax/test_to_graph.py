@@ -56,9 +56,9 @@ def _execute(graph: Graph, module: IRModule, constants, inputs) -> list[np.ndarr
     return [memory(n).copy() for n in graph.outputs]
 
 
-def _check(module: IRModule) -> Graph:
+def _check(module: IRModule, most_apart: int = 0) -> Graph:
     lowered = _lower(module)
-    made, constants, _ = to_graph(lowered)
+    made, constants, _ = to_graph(lowered, most_apart=most_apart)
     rng = np.random.default_rng(1)
     inputs = [rng.standard_normal(p.struct_info.static_shape).astype(np.float32) for p in module["main"].params]
     for got, expected in zip(_execute(made, lowered, constants, inputs), run(module), strict=True):
@@ -84,6 +84,29 @@ def test_a_chain_alternates_between_two_places():
 
     made = _check(graph({"x": (4, 8)}, build))
     assert made.arena_bytes == 2 * 4 * 8 * 4
+
+
+def test_kernels_write_where_they_wrote_before():
+    """Two threads then have the lines that they write; not where that takes more memory than is allowed."""
+
+    def build(bb, x):
+        for _ in range(3):
+            x = op.matmul(op.multiply(op.matmul(x, W(8, 24)), op.sum(x)), W(24, 8))
+        return x
+
+    def kernels_of_places(made: Graph) -> list[set[str]]:
+        places: dict[int, set[str]] = {}
+        for node in made.nodes:
+            for storage in (made.values[n].storage for n in node.outputs):
+                if storage.kind == "arena":
+                    places.setdefault(storage.index, set()).add(node.kernel)
+        return list(places.values())
+
+    made = _check(graph({"x": (4, 8)}, build), most_apart=1 << 20)
+    assert set(map(len, kernels_of_places(made))) == {1}
+    small = _check(graph({"x": (4, 8)}, build), most_apart=made.arena_bytes - 1)
+    assert max(map(len, kernels_of_places(small))) > 1
+    _check(small_network(), most_apart=1 << 20)
 
 
 def _softmaxes(bb, x):

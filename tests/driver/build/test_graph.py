@@ -35,6 +35,17 @@ def test_large_layers_are_split_and_small_ones_are_not(tmp_path) -> None:
     assert [node.threads for node in Executable.load(tmp_path / "m.asx").graph.nodes] == [first, last]
 
 
+def test_results_of_kernels_share_no_memory_where_threads_do() -> None:
+    def build(bb: BlockBuilder, x: Var) -> Expr:
+        y: Expr = x
+        for axis in (0, 1, 2, 0, 1, 2):
+            y = op.cumsum(y, axis=axis)
+        return op.cumsum(y, axis=0)
+
+    module = graph({"x": (2, 4, 8)}, build)
+    assert [autosched.build(module, records=[], threads=n).graph.arena_bytes for n in (1, 2)] == [2 * 256, 3 * 256]
+
+
 HUGE: dict[str, Callable[[Var], Expr]] = {
     "pad": lambda x: op.nn.pad(x, pad_width=[0, 1 << 22, 0, 1 << 22]),
     "tile": lambda x: op.tile(x, (1 << 20, 1 << 20)),
