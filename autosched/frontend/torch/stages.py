@@ -105,6 +105,8 @@ class StageImporter(StageWriter, Importer):
         wanted += [f"{name}.{part}" for name in wanted for part in PARTS]
         values: dict[str, object] = {}
         for node, value in self.values.items():
+            if node.graph is not self.program.graph:
+                continue  # of a branch, which has names of its own
             if isinstance(value, Complex):
                 parts = value.real, value.imaginary(self.emitter)
                 values |= {f"{node.name}.{part}": x for part, x in zip(PARTS, parts)}

@@ -368,6 +368,20 @@ def test_a_branch_whose_sizes_follow_from_data() -> None:
     whole(Model(), [(random(4),), (random(4).abs(),), (-random(4).abs(),)])
 
 
+def test_nodes_of_branches_have_names_of_their_own() -> None:
+    class Model(nn.Module):
+        def forward(self, x: torch.Tensor, k: torch.Tensor) -> Tensors:
+            more = torch.repeat_interleave(x, k, dim=0)
+            y = x.sum(0, keepdim=True) - x  # "sub", as in the branch
+            z = torch.cond((k > 1).any(), lambda t: t * 2, lambda t: t - 1, (x,))
+            return y, z, torch.masked_select(more, more > 1.5)
+
+    n, k = Dim("n", max=64), torch.tensor([0, 2, 1, 1])
+    built = late(Model(), (random(4, 2), k), dynamic_shapes=({0: n}, {0: n}))
+    for given in ((random(4, 2) + 2, k), (random(4, 2), k % 2)):
+        agrees(built, Model(), given)
+
+
 @pytest.mark.parametrize("is_open", (False, True))
 def test_buffers_that_change_beside_such_sizes(is_open: bool) -> None:
     class Model(nn.Module):
