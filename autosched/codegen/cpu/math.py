@@ -20,7 +20,8 @@ from llvmlite import ir
 from autosched.codegen.cpu.types import I32, I64, call_intrinsic, constant, element_of, suffix
 
 EXP_BELOW = "exp_below"  # the exponential of numbers that are at most 0
-GELU = "gelu"  # x * normcdf(x)
+GELU, SILU = "gelu", "silu"
+GATES = {"normcdf": GELU, "sigmoid": SILU}  # x times such a function of x, by that function
 _LOG2E = 1.44269504088896341
 _LN2_HIGH, _LN2_LOW = 0.693359375, -2.12194440e-4  # ln 2 in two parts; multiples of the first are exact
 # pi / 2 in three parts. A product of the first with a whole number below 2**17, taken off a number that is as large, is
@@ -51,7 +52,8 @@ _ROOT_OF_NORMCDF = (
 class Maker:
     """Arithmetic on values of one vector (or scalar) type of float32 or float64.
 
-    estimates  whether an instruction gives reciprocals with 14 bits, so that one step of Newton's makes them right
+    estimates  whether an instruction gives reciprocals with 14 bits, of which one step of Newton's makes quotients in
+               less time than a division takes
     """
 
     builder: ir.IRBuilder
@@ -230,6 +232,15 @@ def _sigmoid(m: Maker, x: ir.Value) -> ir.Value:
     return b.select(b.fcmp_ordered("<", x, least), m.number(0.0), result)
 
 
+def _silu(m: Maker, x: ir.Value) -> ir.Value:
+    """x / (1 + exp(-x)); 0 where `_sigmoid` is, or a little below, and NaN of minus infinity as the product is."""
+    if m.estimates:
+        return m.builder.fmul(x, _sigmoid(m, x))
+    # Of -89 the power of two is infinite, which makes the quotient 0; above it has no more than 2**127.
+    p, n = _reduced_exp(m, m.clamp(x, -89.0, -_LEAST_EXP), _BIAS, sign=-1)
+    return m.builder.fdiv(x, m.fma(p, m.floats(m.builder.shl(n, m.word(23))), m.number(1.0)))
+
+
 def _erf(m: Maker, x: ir.Value) -> ir.Value:
     b = m.builder
     size = m.clamp(m.unary("fabs", x), 0.0, 4.0)
@@ -360,6 +371,6 @@ Function = Callable[[Maker, ir.Value], ir.Value]
 CIRCULAR = ("sin", "cos")
 FUNCTIONS: dict[str, Function] = {
     "exp": _exp, EXP_BELOW: _exp_below, "log": _log, "tanh": _tanh, "sigmoid": _sigmoid, "erf": _erf,
-    "normcdf": _normcdf, GELU: _gelu, "asin": _asin, "acos": _acos, "atan": _atan,
+    "normcdf": _normcdf, GELU: _gelu, SILU: _silu, "asin": _asin, "acos": _acos, "atan": _atan,
     "sin": partial(_CIRCULAR, quarters=0), "cos": partial(_CIRCULAR, quarters=1),
 }  # fmt: skip

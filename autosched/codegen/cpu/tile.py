@@ -56,6 +56,7 @@ from autosched.tir.stmt import (
 
 MOST_UNROLLED = 4096  # stores: an unrolled loop with more of them runs as a loop
 MOST_STORES = 512  # in its code: one with more of both
+ABI_STACK_BITS = 128  # to which the stack is aligned where a function begins
 MOST_VECTORS = 16  # a vectorised loop with more whole vectors runs as a loop over vectors
 VECTORS_AT_ONCE = 4  # in an iteration of that loop
 
@@ -118,6 +119,9 @@ def tile_module(tile: Tile, isa: Isa) -> ir.Module:
 def _define(function: ir.Function, tile: Tile, isa: Isa) -> None:
     """Add the code of a tile to its function."""
     function.attributes.add("noinline")
+    if isa.vector_bits > ABI_STACK_BITS:
+        # Else vectors that registers do not hold lie across cache lines, as LLVM finds out too late that there are any.
+        function.attributes.alignstack = isa.vector_bits // 8
     status = ["status"] if tile.checks else []
     names = [f"{b.name}.p" for b in tile.buffers] + [v.name for v in tile.variables] + status
     for i, (argument, name) in enumerate(zip(function.args, names, strict=True)):

@@ -172,7 +172,7 @@ class Isa:
     rounds_bytes    whether one instruction rounds floats to the nearest integers
     permutes_bytes  whether one instruction puts the bytes of 512 bits into any order
     gathers         whether one instruction loads elements from places of their own in less time than several do
-    estimates       whether one instruction gives reciprocals of float32 with 14 bits
+    estimates       whether quotients of float32 had better be made of reciprocals with 14 bits
     fetches_into_l2 whether what is far ahead is asked for into the second level of caches alone
     has_byte_tiles, has_bfloat_tiles  whether products of whole tiles are
     """
@@ -202,7 +202,9 @@ class Isa:
         gathers = "avx512vl" in features and not target.mcpu.startswith("znver")  # there one takes as long as loads
         # from memory 35 GB/s, into the first level, or not asked for, 24 to 28
         into_l2 = target.mcpu == "znver4"
-        known = has_dots, pairs, has_bfloat_dot, rounds, permutes, gathers, "avx512vl" in features, into_l2, *tiles
+        # 16 divisions keep a divider, which works beside the multiply-adds, busy for 6 cycles, on Intel's cores for 16
+        estimates = "avx512vl" in features and target.mcpu != "znver4"
+        known = has_dots, pairs, has_bfloat_dot, rounds, permutes, gathers, estimates, into_l2, *tiles
         return Isa(target.vector_bits, target.has_fma, target.num_registers, *known)
 
     def lanes(self, dtype: str) -> int:

@@ -10,7 +10,7 @@ from autosched.codegen.cpu.affine import Affine
 from autosched.codegen.cpu.calls import apply_function, emit_call
 from autosched.codegen.cpu.division import signed_division
 from autosched.codegen.cpu.index import Index
-from autosched.codegen.cpu.math import GELU
+from autosched.codegen.cpu.math import GATES
 from autosched.codegen.cpu.memory import MemoryEmitter
 from autosched.codegen.cpu.quantise import emit_quotient, emit_rounded, emit_whole, requantised, rounded, scaled
 from autosched.codegen.cpu.types import (
@@ -118,8 +118,9 @@ class ValueEmitter(MemoryEmitter):
         """+, - and * of floats, a product inside a sum as one fused operation where the CPU has it."""
         if isinstance(e, E.Sub) and (field := emit_field(self, e.a, e.b)) is not None:
             return field
-        if (x := _gelu_argument(e)) is not None:
-            return self.apply(GELU, [self.value(x)])
+        if (gated := _gated(e)) is not None:
+            name, x = gated
+            return self.apply(name, [self.value(x)])
         if self.isa.has_fma and e.dtype in ("float32", "float64"):
             if isinstance(e, E.Add):
                 product, other = (e.a, e.b) if _is_product(e.a) else (e.b, e.a)
@@ -380,16 +381,16 @@ def _touches_memory(e: PrimExpr) -> bool:
     return any(isinstance(x, BufferLoad | E.Call) for x in preorder(e))
 
 
-def _gelu_argument(e: PrimExpr) -> PrimExpr | None:
-    """The x of x * normcdf(x) in float32."""
+def _gated(e: PrimExpr) -> tuple[str, PrimExpr] | None:
+    """(name, x) of x * normcdf(x) or x * sigmoid(x) in float32, for which there is one function."""
     if not isinstance(e, E.Mul) or e.dtype != "float32":
         return None
     for x, other in ((e.a, e.b), (e.b, e.a)):
-        if isinstance(other, E.Call) and other.op == "normcdf" and structural_equal(other.args[0], x):
-            return x
+        if isinstance(other, E.Call) and other.op in GATES and structural_equal(other.args[0], x):
+            return GATES[other.op], x
     return None
 
 
 def _is_product(e: PrimExpr) -> TypeGuard[E.Mul]:
     """Whether a sum with this is one fused operation."""
-    return isinstance(e, E.Mul) and _gelu_argument(e) is None
+    return isinstance(e, E.Mul) and _gated(e) is None

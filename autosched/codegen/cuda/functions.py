@@ -5,7 +5,7 @@ from __future__ import annotations
 from llvmlite import ir
 
 from autosched.codegen.cpu.emitter import Emitter
-from autosched.codegen.cpu.math import GELU
+from autosched.codegen.cpu.math import GELU, SILU
 from autosched.codegen.cpu.types import I32, call_intrinsic, constant, element_of, lanes_of, suffix
 from autosched.codegen.cuda import normal
 from autosched.codegen.lower.fragments import EXP2_APPROX
@@ -56,6 +56,8 @@ def _scalar(emitter: Emitter, op: str, args: list[ir.Value]) -> ir.Value:
         return call_intrinsic(b, f"llvm.{_NVVM[op]}.{suffix(kind)}", kind, args)
     if op == "sigmoid":
         return _sigmoid(emitter, args[0])
+    if op == SILU:
+        return b.fmul(args[0], _sigmoid(emitter, args[0]))
     if op == GELU:
         return b.fmul(args[0], _scalar(emitter, "normcdf", args))
     if op in _THROUGH_DOUBLE and isinstance(kind, ir.FloatType):

@@ -8,6 +8,7 @@ import pytest
 from autosched import te
 from autosched.codegen import compile_func
 from autosched.codegen.cpu.math import EXP_BELOW
+from autosched.target import Target
 from autosched.tir import expr as E
 from tests.codegen.programs import aligned, run, with_kinds
 
@@ -240,6 +241,37 @@ def test_gelu(target, kind):
             assert (abs(y[small] - exact[small]) <= 4e-7 * abs(exact[small]) + 1e-37).all()
             assert (y[x > 7] == x[x > 7]).all() and (y[x < -7] == 0).all(), "infinities too"
             assert np.isnan(y[np.isnan(x)]).all()
+
+
+@pytest.mark.parametrize("target", ["cpu", "llvm -mcpu=x86-64-v4", "llvm -mcpu=x86-64-v3", "llvm -mcpu=x86-64-v2"])
+@pytest.mark.parametrize("kind", ["vectorized", "serial"])
+def test_silu(target, kind):
+    """The product of x and sigmoid(x) is one function, alone and inside a sum; to the ends of what float32 holds."""
+    if not Target(target).features <= Target("cpu").features:
+        pytest.skip("this machine lacks the instruction sets")
+    x = np.concatenate([np.random.default_rng(0).uniform(-120, 120, 40_001), np.geomspace(1e-30, 1, 999), CORNERS])
+    x = x.astype("f")
+    with np.errstate(all="ignore"):
+        exact = x / (1 + np.exp(-x.astype("d")))
+    a = te.placeholder(x.shape, name="A")
+    forms = {
+        "alone": (lambda v: te.sigmoid(v) * v, exact),
+        "sum": (lambda v: v * te.sigmoid(v) + v, exact + x),
+    }
+    for name, (form, wanted) in forms.items():
+        c = te.compute(x.shape, partial(lambda form, i: form(a[i]), form), name="C")
+        y = aligned(x.shape)
+        built = compile_func(with_kinds(te.create_prim_func([a, c]), i=kind), target, name=name)
+        assert "autosched_sigmoid" not in built.kernel.source
+        run(built, [x, y])
+        near = abs(x) < 87.3
+        assert (abs(y[near] - wanted[near]) <= 5e-7 * abs(wanted[near]) + 1e-37).all(), name
+        high = (x > 87.3) & (x < 1e38)
+        assert (y[high] == wanted[high].astype("f")).all() and (y[np.isposinf(x)] == np.inf).all()
+        assert np.isnan(y[np.isnan(x)]).all()
+        if name == "alone":
+            low = (x <= -87.3) & np.isfinite(x)
+            assert (abs(y[low]) < 1e-35).all() and np.isnan(y[np.isneginf(x)]).all()
 
 
 def test_the_exponential_has_no_denormal_results():
