@@ -44,7 +44,8 @@ def winner(task: Task, seed: int = 0, baseline_s: float = 2e-5) -> Record:
     others = (c for c in samples if c != default and c.template == default.template)
     config = next(c for c in others if c["streams"] == 1 and not c["ahead"])
     how = {"baseline_s": baseline_s, "cache": task.cache or "warm"}
-    return make_record(task, Trial(config, Measurement(Status.OK, (1e-5,), "a test", how=how)), is_winner=True)
+    trial = Trial(config, Measurement(Status.OK, (1e-5,), "a test", how=how))
+    return make_record(task, trial, is_winner=True, default=default)
 
 
 def test_strict_builds_name_what_is_not_trusted(tmp_path: Path) -> None:

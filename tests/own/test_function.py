@@ -41,7 +41,8 @@ def win(function: AutotunedFunction, values: tuple[Any, ...], version: str = "",
     trial = Trial(Config(function.space.name, knobs), Measurement(Status.OK, (1e-6,), how={"baseline_s": 3e-6}))
     versions = {"template": version or function.version}
     with open_store(AUTOSCHED_DB.get()) as store:
-        store.add([make_record(task, trial, is_winner=True, versions=versions)])
+        default = function.space.default_for(function.space_for(values))
+        store.add([make_record(task, trial, is_winner=True, versions=versions, default=default)])
     function.forget()
 
 
