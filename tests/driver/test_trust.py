@@ -23,6 +23,7 @@ from autosched.driver.tune.hints import is_current
 from autosched.driver.tune.tuning import Tuning
 from autosched.errors import UntrustedError, UsageError
 from autosched.records import Record, Trust, make_record, open_store
+from autosched.space import Config
 from autosched.target import Target
 from autosched.task import Measurement, Status, Task, Trial
 from autosched.templates import default_config, space_for, template_named, template_versions
@@ -37,7 +38,7 @@ def task_of(m: int = 32) -> Task:
     return task
 
 
-def winner(task: Task, seed: int = 0, baseline_s: float = 2e-5) -> Record:
+def winner(task: Task, seed: int = 0, baseline_s: float = 2e-5, beaten: Config | None = None) -> Record:
     """A winner that is not the default, twice as fast; not for few rows only, so that neighbours can use it."""
     default = default_config(task.func, CPU)
     samples = space_for(task.func, CPU).sample(np.random.default_rng(seed), 20)
@@ -45,7 +46,7 @@ def winner(task: Task, seed: int = 0, baseline_s: float = 2e-5) -> Record:
     config = next(c for c in others if c["streams"] == 1 and not c["ahead"])
     how = {"baseline_s": baseline_s, "cache": task.cache or "warm"}
     trial = Trial(config, Measurement(Status.OK, (1e-5,), "a test", how=how))
-    return make_record(task, trial, is_winner=True, default=default)
+    return make_record(task, trial, is_winner=True, default=beaten or default)
 
 
 def test_strict_builds_name_what_is_not_trusted(tmp_path: Path) -> None:
@@ -85,13 +86,17 @@ def test_the_command_is_strict(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_a_near_shape_is_used_where_a_gain_is_expected(tmp_path: Path) -> None:
-    near, task = winner(task_of(32)), task_of(40)
-    reader = resolve_records([tmp_path_with(tmp_path, [near])])
-    choice = choose(task, reader, "k")
+    task = task_of(40)
+    default = default_config(task.func, CPU)
+    near = winner(task_of(32), beaten=default)
+    another = winner(task_of(32), beaten=default.with_knobs(rows=99))
+    assert not choose(task, resolve_records([tmp_path_with(tmp_path, [another])]), "k").found
+    database = tmp_path_with(tmp_path, [near])
+    choice = choose(task, resolve_records([database]), "k")
     assert choice.found.trust is Trust.NEAR and choice.config == near.config
     assert "tuned for matmul 32x64" in choice.found.reason
     with pytest.raises(UntrustedError, match="near shape"):
-        autosched.build(matmul(40), "cpu", threads=1, records=tmp_path / "0.db", strict=True)
+        autosched.build(matmul(40), "cpu", threads=1, records=database, strict=True)
 
 
 def test_what_is_expected_of_a_neighbour() -> None:
