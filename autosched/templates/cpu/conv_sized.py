@@ -545,7 +545,8 @@ class ConvWriter:
 
         def ask(panel: PrimExpr, line: PrimExpr) -> Stmt:
             zeros = (E.const(0, INDEX),) * 4
-            return request(BufferLoad(packed, (panel, *zeros, E.mul(line, LINE_BYTES // FLOAT_BYTES))))
+            first = BufferLoad(packed, (panel, *zeros, E.mul(line, LINE_BYTES // FLOAT_BYTES)))
+            return request(first, is_far=True)
 
         def every(panel: PrimExpr, block: PrimExpr) -> Stmt:
             first = E.mul(E.add(E.mul(block, E.mul(blocks, lanes)), in_panel), lines)

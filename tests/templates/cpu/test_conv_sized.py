@@ -15,6 +15,7 @@ from autosched.target import Target
 from autosched.templates.cpu.conv_sized import choose_tile, schedule_conv
 from autosched.tir import PrimFunc
 from autosched.tir.expr import Call, Var
+from autosched.tir.prefetch import requested
 from autosched.tir.stmt import BufferStore
 
 H, W = Var("h", "int64"), Var("w", "int64")
@@ -86,8 +87,9 @@ def test_every_number_of_pixels(blocks: tuple[int, int]) -> None:
     func = blocks_of_pixels(*blocks)
     applied = schedule_conv(func, Target("cpu"))
     assert applied is not None
-    asks = any(isinstance(node, Call) and node.op == "prefetch" for node in preorder(applied.func))
-    assert asks == (blocks[0] == 24), "weights of few channels are read at once"
+    asked = [requested(x) for x in preorder(applied.func) if isinstance(x, Call) and x.op == "prefetch"]
+    assert bool(asked) == (blocks[0] == 24), "weights of few channels are read at once"
+    assert all(is_far for *_, is_far in asked)
     built, rng = autosched.build(func), np.random.default_rng(0)
     w = rng.standard_normal((16 * blocks[1], 16 * blocks[0], 1, 1), dtype="float32")
     for pixels in (*range(1, 45), 96, 99, 131):
