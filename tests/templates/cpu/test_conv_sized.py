@@ -14,7 +14,7 @@ from autosched.ir.node import preorder
 from autosched.target import Target
 from autosched.templates.cpu.conv_sized import choose_tile, schedule_conv
 from autosched.tir import PrimFunc
-from autosched.tir.expr import Call, Var
+from autosched.tir.expr import Call, Var, as_int
 from autosched.tir.prefetch import requested
 from autosched.tir.stmt import BufferStore
 
@@ -131,7 +131,7 @@ def test_borders_of_small_groups(border: float, stride: int, lower: int, group: 
     assert {name for name in stored if not name.startswith("sums")} == {"y"}, "no copy with borders"
     built = autosched.build(func)
     rng = np.random.default_rng(0)
-    w = rng.standard_normal(tuple(int(n) for n in weight.shape), dtype="float32")
+    w = rng.standard_normal(tuple(map(as_int, weight.shape)), dtype="float32")
     for height, width in ((2, 2), (5, 9), (4, 38)):
         data = rng.standard_normal((1, 2, height, width, 16), dtype="float32")
         out = np.empty((1, 2, (height - 1) // stride + 1, (width + lower - 2) // stride + 1, 16), "float32")
