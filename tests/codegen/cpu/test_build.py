@@ -1,6 +1,5 @@
 """Whole kernels against NumPy in float64, on this CPU and on older ones."""
 
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,14 +75,6 @@ def test_a_register_tile_uses_fused_multiply_adds_and_does_not_spill():
 def test_a_tile_that_needs_too_many_registers_is_seen_to_spill():
     report = compile_func(matmul(16, 32, 64, 8, 3, 8), "llvm -mcpu=x86-64-v3", name="dense").report()
     assert report.spills > 0
-
-
-@pytest.mark.parametrize("target, vectors, register", [("x86-64-v4", 2, "zmm"), ("x86-64-v3", 1, "ymm")])
-def test_vectors_that_registers_do_not_hold_lie_within_cache_lines(target, vectors, register):
-    lanes = 16 if register == "zmm" else 8
-    code = compile_func(matmul(20, 32, 64, 20, vectors, lanes), f"llvm -mcpu={target}", name="dense").asm
-    stores = set(re.findall(rf"(vmov[au]ps)\s+%{register}\d+, [-\d]*\(%r[sb]p\)", code))
-    assert stores == {"vmovaps"}
 
 
 def test_the_source_is_as_in_the_golden_file():

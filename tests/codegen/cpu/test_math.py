@@ -262,7 +262,8 @@ def test_silu(target, kind):
         c = te.compute(x.shape, partial(lambda form, i: form(a[i]), form), name="C")
         y = aligned(x.shape)
         built = compile_func(with_kinds(te.create_prim_func([a, c]), i=kind), target, name=name)
-        assert "autosched_sigmoid" not in built.kernel.source
+        vector_bytes = Target(target).vector_bits // 8
+        assert vector_bytes == 16 or f"alignstack({vector_bytes})" in built.kernel.llvm, "spills keep to cache lines"
         run(built, [x, y])
         near = abs(x) < 87.3
         assert (abs(y[near] - wanted[near]) <= 5e-7 * abs(wanted[near]) + 1e-37).all(), name
