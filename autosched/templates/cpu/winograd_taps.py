@@ -14,13 +14,14 @@ longer to come from memory than the products, on several cores all the more. Her
 of F(2), whose weights are read fastest otherwise); `transform_taps` takes about 70 sums beside 144 multiply-adds of
 four tiles. 7x7x512 takes .94 of F(2)'s time on one core of a Zen 5, .78 on two.
 
-More tiles are groups of up to four, which transform the same weights. That is worth it where sums cost nothing: on a
-Zen 4, whose cores add beside multiply-adds that take two turns, 14x14x256 takes .88 of F(4)'s time.
+More tiles are groups of four, which transform the same weights. That is worth it where sums cost nothing: on a Zen 4,
+whose cores add beside multiply-adds that take two turns, 14x14x256 takes .99 of F(4)'s time, .94 on two cores.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 
 from autosched import te
 from autosched.space import Config, ConfigSpace, load_space
@@ -28,7 +29,7 @@ from autosched.target import Target
 from autosched.te import Tensor
 from autosched.templates.base import Anchor, Applied
 from autosched.templates.chain import Chain
-from autosched.templates.cpu.register_tile import FMA_PER_CYCLE, adds_apart, runs_in_halves
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, FMA_PER_CYCLE, adds_apart, runs_in_halves
 from autosched.templates.cpu.task_order import LEAST_THREADS
 from autosched.templates.cpu.winograd import match_winograd
 from autosched.templates.cpu.winograd_cost import INPUT_CYCLES, LEAST_TASKS, OUTPUT_CYCLES, Core, weight_cycles
@@ -50,8 +51,9 @@ from autosched.tir.schedule import Schedule
 PARTS = "winograd_parts"
 OUTPUTS, SIZE = 4, 6  # of a tile in each direction: its outputs and inputs
 MOST_ROWS = 4  # of the register tile
-# With more groups packed weights are faster: 16 tiles of 14x14x256 take .88 of the time, 25 of 20x20x192 1.09 (Zen 4).
-MOST_TILES = 16
+# Packed weights are faster with more groups, or groups of three, or where transformed inputs fill the second-level
+# cache: 25 tiles of 20x20x192 take 1.09 of the time, 9 of 12x12x256 1.05, 16 of 13x13x384 1.06 (Zen 4).
+MOST_TILES, L2_PART = 16, 5 / 8
 SUMS = 8  # registers beside those of products: taps, and what they become
 OTHER_STEPS = 12  # of a step beside its multiply-adds: loads of taps, or sums where the same units compute them
 ADD_STEPS = 20  # which sums take at least, in units of their own
@@ -73,7 +75,7 @@ class WinogradTaps:
         tiles, data_block, lanes = _tiling(conv).tiles, conv.data.const_shape()[4], target.lanes("float32")
         threads = min(max(target.num_cores, LEAST_THREADS), LEAST_TASKS)
         rows = _tiling(conv).block
-        if tiles > (MOST_TILES if runs_in_halves(target) else MOST_ROWS) or SIZE * rows + SUMS > target.num_registers:
+        if SIZE * rows + SUMS > target.num_registers or (tiles > MOST_ROWS and not _takes_groups(sizes, tiles, target)):
             return None
         if lanes % sizes["block"] or sizes["O"] < threads * lanes or _channels(sizes["C"], data_block) is None:
             return None
@@ -115,6 +117,13 @@ class WinogradTaps:
         s = anchor.sizes
         flops = 2 * s["N"] * s["OH"] * s["OW"] * s["O"] * s["C"] * TAPS**2
         return Applied(sch.func.with_attr("flops", flops), packs, sch.trace.to_json_text())
+
+
+def _takes_groups(sizes: Mapping[str, int], tiles: int, target: Target) -> bool:
+    """Whether groups of tiles may be worth it: full ones, whose transformed inputs stay in the second-level cache."""
+    inputs = SIZE**2 * tiles * sizes["C"] * FLOAT_BYTES
+    fits = tiles <= MOST_TILES and tiles % MOST_ROWS == 0 and inputs <= L2_PART * target.cache.l2_bytes
+    return fits and runs_in_halves(target)
 
 
 def _channels(channels: int, block: int) -> int | None:
