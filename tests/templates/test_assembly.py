@@ -78,4 +78,5 @@ def assert_fills_wide_pipelines(asm: str, found: str) -> None:
     assert all("%zmm" in i.operands for i in products), found
     assert len({i.operands.rpartition("%")[2] for i in products}) >= 12, found
     assert len(products) >= len(hottest) / 2, found  # four instructions a cycle beside two multiply-adds
-    assert sum(i.loads for i in hottest) <= len(products) + 2, found
+    beside = [i for i in hottest if i.name.startswith(("vaddps", "vsubps"))]  # weights that are transformed on the way
+    assert sum(i.loads for i in hottest) <= len(products) + len(beside) + 2, found
