@@ -18,6 +18,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
+import numpy as np
 from llvmlite import ir
 
 from autosched.codegen.cpu.emitter import Emitter
@@ -153,7 +154,8 @@ def _is_open(factor: E.FloatImm) -> bool:
 
 
 def _bits(value: float, dtype: str) -> int:
-    return int.from_bytes(struct.pack("<i", value) if dtype == "int32" else struct.pack("<f", value), "little")
+    with np.errstate(over="ignore"):  # what float32 does not hold is infinite
+        return int(np.array(value, dtype).view("uint32"))
 
 
 def _scale_of(x: PrimExpr) -> float | None:

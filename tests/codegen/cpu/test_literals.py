@@ -102,3 +102,11 @@ def test_what_has_other_code_stays_in_the_code() -> None:
 def test_names_of_one_length_are_one_in_code() -> None:
     """A graph cuts names with their numbers, so what of a name is left depends on these."""
     assert code_name("fused_" + "add12_" * 19) == code_name("fused_" + "add_" * 28)
+
+
+def test_a_factor_that_float32_does_not_hold_is_infinite() -> None:
+    isa = Isa.of(Target("llvm -mcpu=x86-64-v3 -num-cores=1"))
+    plain = te.placeholder((N,), "float32", name="x")
+    assert open_literals(te.create_prim_func([plain, topi.multiply(plain, 1e40)]), isa) is None
+    opened = open_literals(te.create_prim_func([plain, topi.cast(topi.multiply(plain, -1e40), "int8")]), isa)
+    assert opened is not None and opened.words == (0xFF800000,)
