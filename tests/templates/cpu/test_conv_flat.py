@@ -14,7 +14,7 @@ from autosched.target import Target
 from autosched.templates import apply_config, default_config, space_for, templates_for
 from autosched.tir.evaluate import evaluate
 from autosched.tir.expr import Call
-from autosched.tir.prefetch import PREFETCH_STEPS, TO_OWN, TO_READ, TO_WRITE, requested
+from autosched.tir.prefetch import PREFETCH_RESULTS, PREFETCH_STEPS, TO_OWN, TO_READ, TO_WRITE, requested
 from autosched.tir.stmt import For
 from tests.spread import spread
 from tests.templates.cases import conv
@@ -49,6 +49,13 @@ def test_patches_of_a_plain_image_are_asked_for_ahead():
     check(func := conv(1, 3, 30, 48, 4, 4, 0, first=True))
     applied = apply_config(func, default_config(func, HOST), HOST)
     assert any(isinstance(x, For) and PREFETCH_STEPS in x.annotations for x in preorder(applied.func.body))
+
+
+@pytest.mark.parametrize(("channels", "asks"), [(32, False), (64, True)])
+def test_short_sums_do_not_ask_for_what_they_store(channels, asks):
+    func = conv(1, channels, 28, 192, 1, 1, 0)
+    applied = apply_config(func, default_config(func, HOST), HOST)
+    assert any(isinstance(x, For) and PREFETCH_RESULTS in x.annotations for x in preorder(applied.func.body)) == asks
 
 
 @pytest.mark.parametrize("padding", ["copy", "task"])
