@@ -128,7 +128,8 @@ class FolderStore(SqlStore):
     def winners_of_op(self, task: Task, op: str) -> Iterator[Record]:
         """The winners of all workloads of an operator."""
         self._read_winners()
-        return (r for found in self._winners_by_key.values() for r in found.values() if r.workload.op == op)
+        winners = (r for found in self._winners_by_key.values() for r in found.values() if r.workload.op == op)
+        yield from with_defaults(winners, lambda: self.records(RecordFilter(op=op)))
 
     def _read_winners(self) -> None:
         for _, _, line in self._winner_tails.new_lines():

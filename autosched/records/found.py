@@ -104,17 +104,21 @@ def miss(origin: str, reason: str) -> Found:
 
 
 def with_defaults(winners: Iterable[Record], trials: Callable[[], Iterable[Record]]) -> list[Record]:
-    """Winners of a task; those that do not say what they were compared with, with what their tuning's trials say.
+    """Winners; those that do not say what they were compared with, with what their tuning's trials say.
 
-    trials  the task's trials of defaults, in the order they were measured; asked for only where a winner needs them
+    trials  their tasks' trials of defaults, in the order they were measured; asked for only where a winner needs them
     """
     found = list(winners)
     if all(record.default is not None or record.baseline_s is None for record in found):
         return found
-    known = [record for record in trials() if record.is_default]
+    known: dict[str, list[Record]] = {}
+    for trial in trials():
+        if trial.is_default:
+            known.setdefault(trial.workload.key, []).append(trial)
 
     def completed(record: Record) -> Record:
-        own = (t for t in known if (t.device, t.threads) == (record.device, record.threads) and t.time <= record.time)
+        alike, here = known.get(record.workload.key, ()), (record.device, record.threads)
+        own = (t for t in alike if (t.device, t.threads) == here and t.time <= record.time)
         beaten = None if record.default is not None else next(reversed([trial.config for trial in own]), None)
         return record if beaten is None else record.having_beaten(beaten)
 

@@ -208,7 +208,8 @@ class SqlStore(WinnerSource):
 
     def winners_of_op(self, task: Task, op: str) -> Iterator[Record]:
         """The winners of all workloads of an operator."""
-        return self._select(W.c.op == op, R.c.is_winner.is_(True))
+        winners = self._select(W.c.op == op, R.c.is_winner.is_(True))
+        yield from with_defaults(winners, lambda: self._select(W.c.op == op, R.c.is_default.is_(True)))
 
     def trials(self, task: Task) -> Iterator[Record]:
         """All records of the task on this device and with its threads, in the order they were measured.

@@ -112,6 +112,7 @@ def test_older_winners_are_completed_by_the_trials_of_their_tuning(tmp_path: Pat
         dataclasses.replace(record(1, default=True), time=10.0),
         dataclasses.replace(record(2, default=True), time=30.0),  # a default of later
         dataclasses.replace(record(3, default=True, task=matmul_task(threads=1)), time=15.0),
+        dataclasses.replace(record(3, default=True, task=matmul_task(k=800)), time=16.0),
     ]
     path = tmp_path / kind.rstrip("/")
     if kind == "r.jsonl":
@@ -122,6 +123,7 @@ def test_older_winners_are_completed_by_the_trials_of_their_tuning(tmp_path: Pat
         reader.add([winner, *trials])
     assert reader.best(TASK, Having(rows(1))).config == rows(4)
     assert not reader.best(TASK, Having(rows(2)))
+    assert [found.default for found in reader.winners_of_op(TASK, TASK.workload.op)] == [rows(1)]
 
 
 def test_the_default_survives_every_form(tmp_path: Path) -> None:

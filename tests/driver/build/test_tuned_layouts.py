@@ -118,6 +118,6 @@ def test_a_malformed_time_in_a_lock_is_refused(tmp_path, seconds):
 def test_the_time_with_the_least_behind_it_stands_for_the_bare_one(tmp_path):
     path = _store(tmp_path / "r.db", {8: 5e-5, 16: 1e-5})
     layouts = _layouts([path])
-    near = next(entries for entries in layouts.known.values() if entries[0][1] == 5e-5)
-    near.append((replace(near[0][0], epilogue=""), 4e-5))
+    near = next(entries for entries in layouts.known.values() if entries[0].seconds == 5e-5)
+    near.append(replace(near[0], workload=replace(near[0].workload, epilogue=""), seconds=4e-5))
     assert _blocks(layouts)[3] == 16 and sorted(layouts.answers.values()) == [1e-5, 4e-5]
