@@ -54,7 +54,8 @@ REPEATED_NS = 0.18
 SHUFFLE_NS, PLAIN_SHUFFLE_NS = 0.14, (0.14, 1.3)
 LARGER_BLOCK = 1.02  # of a convolution whose blocks have twice as many channels
 # Of one whose blocks fill half a vector, where units are no wider: products load twice as much (Zen 4, 1x1 convolutions
-# of 56x56: 215 GFLOP/s on two threads with 24 outputs, 192 with 96; 230 with whole vectors).
+# of 56x56: 215 GFLOP/s on two threads with 24 outputs, 192 with 96; 230 with whole vectors; depthwise 3x3 take 1.2 to
+# 1.3 of the time).
 HALF_VECTOR = 1.2
 EARLY_NS = 1.0  # of a change before an element-wise call: of equal ways, that which stays for longer is taken
 
@@ -151,14 +152,15 @@ class LayoutCosts:
         plain = PLAIN_DEPTHWISE_NS * small if per_group == 1 else PLAIN_GROUPED * each
         if strided:
             plain = PLAIN_POOL_NS[1] * kh * kw * per_group
-        return points * (each + (0.0 if result else plain)) + CALL_NS
+        return points * (each * self._half(result) + (0.0 if result else plain)) + CALL_NS
+
+    def _half(self, result: int) -> float:
+        return HALF_VECTOR if 0 < result < self.vector else 1.0
 
     def _block(self, result: int) -> float:
         """How many times as long as with whole vectors a convolution takes whose result has such blocks."""
-        if 0 < result < self.vector:
-            return HALF_VECTOR
         larger: float = LARGER_BLOCK ** math.log2(max(result, self.vector) / self.vector)
-        return larger
+        return larger * self._half(result)
 
     def _pool(self, call: Call, shape: Sequence[int], result: int) -> float:
         n, c, h, w = shape
@@ -169,7 +171,7 @@ class LayoutCosts:
             return CALL_NS + each * n * (_stored(c, result) if result else c) * in_h * in_w
         strided: bool = tuple(call.attrs["strides"]) != (1, 1)
         window: int = math.prod(call.attrs["pool_size"])
-        each = POOL_NS if result else PLAIN_POOL_NS[strided]
+        each = POOL_NS * self._half(result) if result else PLAIN_POOL_NS[strided]
         return CALL_NS + each * window * n * h * w * (_stored(c, result) if result else c)
 
 

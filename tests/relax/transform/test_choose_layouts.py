@@ -348,6 +348,16 @@ def test_half_a_vector_is_a_block_where_channels_fill_no_vectors(channels, layou
     assert_same_results(module, result)
 
 
+@pytest.mark.parametrize(("channels", "layout"), [(24, "NCHW8c"), (144, "NCHW16c")])
+def test_windows_of_one_channel_fill_vectors_where_they_can(channels, layout):
+    def build(bb, x):
+        first = bb.emit(op.nn.conv2d(x, W(channels, 1, 3, 3), groups=channels, padding=1))
+        return op.nn.conv2d(first, W(channels, 1, 3, 3), groups=channels, padding=1)
+
+    result = ChooseLayouts((8, 16, 32))(graph({"x": (1, channels, 28, 28)}, build))
+    assert {out for _, out in _layouts(result)} == {layout}
+
+
 def test_two_halves_of_vectors_are_joined_in_their_blocks():
     def build(bb, x):
         half = bb.emit(op.nn.conv2d(x, W(24, 16, 1, 1)))
