@@ -36,7 +36,7 @@ from autosched.templates.cpu.conv_loops import schedule_tiles
 from autosched.templates.cpu.conv_tile import ConvTile, choose_conv_tile, is_worth_prefetching
 from autosched.templates.cpu.depthwise import MOST_PIXELS, column_stride, even_tile
 from autosched.templates.cpu.padding import inline_all_but_last, schedule_before
-from autosched.templates.cpu.register_tile import FLOAT_BYTES, FMA_PER_CYCLE, default_unroll
+from autosched.templates.cpu.register_tile import FLOAT_BYTES, FMA_PER_CYCLE, default_unroll, stores_wait
 from autosched.templates.cpu.task_order import LEAST_TASKS, TaskOrder, Traffic, choose_even_order, choose_order
 from autosched.templates.cpu.winograd_cost import direct_cycles
 from autosched.templates.pack import Pack, packed_params, repack
@@ -187,7 +187,8 @@ class Conv2dBlocked:
         is_plain = s["IB"] == 1 and conv.group == 1 and not conv.step and not conv.is_copied
         ahead = conv.data.buffer.name if s["flat"] or is_plain else ""
         steps = next((n for n in (s["IC"], s["KH"], s["KW"], s["IB"] // config["unroll_ic"]) if n > 1), 1)
-        results = out if s["IC"] * s["IB"] * s["KH"] * s["KW"] >= LEAST_SUMMED else ""
+        is_long = s["IC"] * s["IB"] * s["KH"] * s["KW"] >= LEAST_SUMMED
+        results = out if is_long and stores_wait(target) else ""
         task = schedule_tiles(
             sch, name, loops, config, image, buffer, (oc_in,), groups, ahead=ahead, results=results, steps=steps
         )

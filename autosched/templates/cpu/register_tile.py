@@ -55,6 +55,11 @@ def runs_in_halves(target: Target) -> bool:
     return target.mcpu == "znver4" and target.vector_bits == 512
 
 
+def stores_wait(target: Target) -> bool:
+    """Whether stores wait for lines that another core has read, which a request to write does not bring: Zen 4."""
+    return target.mcpu == "znver4"
+
+
 def cycles_per_vector(panel_bytes: float, target: Target, caches: CacheSizes | None = None) -> float:
     """Cycles to bring one vector of a panel that is read once a tile, from the cache that holds the whole panel.
 

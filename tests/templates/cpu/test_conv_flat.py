@@ -19,7 +19,7 @@ from autosched.tir.stmt import For
 from tests.spread import spread
 from tests.templates.cases import conv
 
-HOST = Target("cpu")
+HOST, ZEN4 = Target("cpu"), Target("llvm -mcpu=znver4")
 AVX2 = Target("llvm -mcpu=x86-64-v3")
 
 
@@ -51,10 +51,12 @@ def test_patches_of_a_plain_image_are_asked_for_ahead():
     assert any(isinstance(x, For) and PREFETCH_STEPS in x.annotations for x in preorder(applied.func.body))
 
 
-@pytest.mark.parametrize(("channels", "asks"), [(32, False), (64, True)])
-def test_short_sums_do_not_ask_for_what_they_store(channels, asks):
+@pytest.mark.parametrize(
+    ("channels", "target", "asks"), [(32, ZEN4, False), (64, ZEN4, True), (64, Target("llvm -mcpu=znver5"), False)]
+)
+def test_long_sums_ask_for_what_they_store_where_stores_wait(channels, target, asks):
     func = conv(1, channels, 28, 192, 1, 1, 0)
-    applied = apply_config(func, default_config(func, HOST), HOST)
+    applied = apply_config(func, default_config(func, target), target)
     assert any(isinstance(x, For) and PREFETCH_RESULTS in x.annotations for x in preorder(applied.func.body)) == asks
 
 
@@ -120,8 +122,8 @@ def test_tiles_ask_for_what_they_store_and_add_while_they_sum():
     out = topi.conv2d(data, weight, (1, 1), (0,) * 4, (1, 1), 1, "NCHW16c", "NCHW16c")
     added = te.compute(out.shape, lambda *i: out(*i) + bias(0, i[1], 0, 0, i[4]) + skip(*i), name="added")
     func = te.create_prim_func([data, weight, bias, skip, added], "int64")
-    config = default_config(func, HOST).with_knobs(ow_tile=14, oc_blocks=1)
-    lowered = lower_func(apply_config(func, config, HOST).func)
+    config = default_config(func, ZEN4).with_knobs(ow_tile=14, oc_blocks=1)
+    lowered = lower_func(apply_config(func, config, ZEN4).func)
     asked = [requested(x) for x in preorder(lowered.body) if isinstance(x, Call) and x.op == "prefetch"]
     found = [
         (x.buffer.name, len(lines), purpose) for x, lines, purpose, _ in asked if x.buffer.name in ("added", "skip")
