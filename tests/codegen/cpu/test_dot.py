@@ -73,7 +73,7 @@ def test_the_instruction_where_there_is_one() -> None:
     assert "vdpbf16ps" in assembly("znver4") and "vdpbf16ps" not in assembly("x86-64-v4")
     assert "vdpbf16ps" in assembly("znver4", 512), "with rows that are a quotient and a remainder of the task's number"
     fetched = assembly("znver4", 16, prefetch=True)
-    assert "prefetcht0" in fetched and "vdpbf16ps" in fetched
+    assert "prefetcht1" in fetched and "vdpbf16ps" in fetched, "into the second level there"
 
 
 def test_without_it_a_shift_a_mask_and_multiply_adds() -> None:
