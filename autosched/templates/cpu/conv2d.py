@@ -242,7 +242,7 @@ def _traffic(anchor: Anchor, tile: ConvTile, target: Target) -> Traffic:
     in_line = tile.across_rows or s["OH"] == 1
     tiles = -(-s["pixels"] // tile.ow_tile) if in_line else -(-s["OH"] // tile.oh_tile)
     points, steps = s["pixels"] * s["OC"] * s["block"], s["IC"] * s["IB"] * s["group"] * s["KH"] * s["KW"]
-    products = points * steps / (min(target.unit_bits, target.vector_bits) // 32) / FMA_PER_CYCLE
+    products = points * steps / (target.unit_bits // 32) / FMA_PER_CYCLE
     panels, result = -(-s["OC"] // tile.oc_blocks), points * FLOAT_BYTES
     return Traffic(s["N"], tiles, panels, data / s["N"], weight, result, products)
 

@@ -65,11 +65,11 @@ def schedule_tiles(
     if ahead:
         sch.annotate(ow_tile, PREFETCH_STEPS, {ahead: STEPS_AHEAD})
     if results:
-        ask_for_results(sch, results, ow_tile, config["ow_tile"], steps)
+        _ask_for_results(sch, results, ow_tile, config["ow_tile"], steps)
     return task
 
 
-def ask_for_results(sch: Schedule, out: str, tile: LoopRV, pixels: int, steps: int) -> None:
+def _ask_for_results(sch: Schedule, out: str, tile: LoopRV, pixels: int, steps: int) -> None:
     """Let tiles ask for the lines that a block stores, and for those of the images of the same size that it reads.
 
     tile    the loop over tiles; each sums `steps` times, then stores `pixels`
@@ -85,4 +85,4 @@ def _size(buffer: Buffer) -> int:
     return prod(buffer.const_shape())
 
 
-__all__ = ["ask_for_results", "schedule_tiles"]
+__all__ = ["schedule_tiles"]

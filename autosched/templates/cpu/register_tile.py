@@ -51,8 +51,8 @@ def adds_apart(target: Target) -> bool:
 
 
 def runs_in_halves(target: Target) -> bool:
-    """Whether vectors of 512 bits take units of 256 bits twice: loads and sums then hide behind multiply-adds."""
-    return target.mcpu == "znver4" and target.vector_bits == 512
+    """Whether a vector takes narrower units twice: loads and sums then hide behind multiply-adds."""
+    return target.unit_bits < target.vector_bits
 
 
 def stores_wait(target: Target) -> bool:

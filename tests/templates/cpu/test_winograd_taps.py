@@ -56,11 +56,7 @@ def test_blocks_below_a_vector_and_what_is_fused_behind(block: int, outputs: int
         assert error(func, Config("winograd_taps", {"channels": 32})) < LIMIT
 
 
-def runs_halves() -> bool:
-    return set(HALVES.features) <= set(Target("cpu").features)
-
-
-@pytest.mark.skipif(not runs_halves(), reason="needs the instructions of a Zen 4")
+@pytest.mark.skipif(not set(HALVES.features) <= set(Target("cpu").features), reason="needs the instructions of a Zen 4")
 @pytest.mark.parametrize(("size", "channels"), [(13, 32), (14, 64)])
 def test_groups_of_tiles(size: int, channels: int) -> None:
     func = conv(1, channels, size, size, 48, (1, 1, 1, 1), block=16)
